@@ -1,0 +1,257 @@
+#include "hyper_parallel/core/text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "hyper_parallel/core/error.h"
+
+namespace hyper_parallel {
+namespace {
+
+struct DTypeName {
+  std::string_view name;
+  int bytes;
+};
+
+constexpr std::array<DTypeName, 13> kDTypes = {{{"f64", 8},
+                                                {"f32", 4},
+                                                {"f16", 2},
+                                                {"bf16", 2},
+                                                {"i64", 8},
+                                                {"i32", 4},
+                                                {"i16", 2},
+                                                {"i8", 1},
+                                                {"u8", 1},
+                                                {"bool", 1},
+                                                {"c64", 8},
+                                                {"c128", 16},
+                                                {"other", 1}}};
+
+/// Reads one text from left to right; every failure names the text and the place.
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : text_(text) {}
+
+  void skip_space() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool done() {
+    skip_space();
+    return at_ == text_.size();
+  }
+  bool take(std::string_view token) {
+    skip_space();
+    if (text_.substr(at_, token.size()) != token) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!take(token)) fail("\"" + std::string(token) + "\" expected");
+  }
+  std::string word() {
+    skip_space();
+    const std::size_t begin = at_;
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_' ||
+            text_[at_] == '-' || text_[at_] == '.')) {
+      ++at_;
+    }
+    if (at_ == begin) fail("a name expected");
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+  std::int64_t number() {
+    skip_space();
+    std::int64_t value = 0;
+    const auto [end, error] =
+        std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    if (error != std::errc()) fail("a number expected");
+    at_ = static_cast<std::size_t>(end - text_.data());
+    return value;
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UsageError(Message("HP-T001", what + " at place " + std::to_string(at_))
+                         .fact("text", text_)
+                         .fact("form", "f32[4096, 1024] on dp=2 tp=4: S(0) R"));
+  }
+  void finish() {
+    if (!done()) fail("nothing more expected");
+  }
+
+ private:
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+std::vector<std::int64_t> read_list(Reader& in) {
+  std::vector<std::int64_t> out;
+  in.expect("[");
+  if (in.take("]")) return out;
+  do out.push_back(in.number());
+  while (in.take(","));
+  in.expect("]");
+  return out;
+}
+
+TensorMeta read_meta(Reader& in) {
+  TensorMeta meta;
+  meta.dtype = parse_dtype(in.word());
+  meta.sizes = read_list(in);
+  return meta;
+}
+
+// Stops before ':' or at the end.
+const Mesh* read_mesh(Reader& in) {
+  std::vector<int> sizes;
+  std::vector<std::string> names;
+  std::vector<int> ranks;
+  while (true) {
+    std::string name = in.word();
+    in.expect("=");
+    if (name == "ranks") {
+      for (std::int64_t v : read_list(in)) ranks.push_back(static_cast<int>(v));
+      break;
+    }
+    names.push_back(std::move(name));
+    sizes.push_back(static_cast<int>(in.number()));
+    Reader ahead = in;
+    if (ahead.done() || ahead.take(":")) break;
+  }
+  return Mesh::get(sizes, names, ranks);
+}
+
+struct Cut {
+  int axis;
+  std::int64_t place;
+};
+
+const Layout* read_layout(Reader& in, const Mesh* mesh) {
+  std::vector<std::optional<ReduceOp>> partials(static_cast<std::size_t>(mesh->ndim()));
+  std::vector<Split> splits;
+  std::vector<std::vector<Cut>> cuts;  // beside splits
+  for (int axis = 0; axis < mesh->ndim(); ++axis) {
+    if (in.take("R")) continue;
+    if (in.take("P")) {
+      in.expect("(");
+      partials[static_cast<std::size_t>(axis)] = parse_reduce_op(in.word());
+      in.expect(")");
+      continue;
+    }
+    if (!in.take("S")) {
+      in.fail("one placement (R, S(dim), P(kind)) for mesh axis \"" + mesh->name(axis) +
+              "\" expected");
+    }
+    in.expect("(");
+    const int dim = static_cast<int>(in.number());
+    auto it =
+        std::find_if(splits.begin(), splits.end(), [&](const Split& s) { return s.dim == dim; });
+    const auto index = static_cast<std::size_t>(it - splits.begin());
+    if (it == splits.end()) {
+      splits.push_back(Split{.dim = dim});
+      cuts.emplace_back();
+    }
+    const std::int64_t place =
+        in.take(",") ? in.number() : static_cast<std::int64_t>(cuts[index].size());
+    cuts[index].push_back({axis, place});
+    while (in.take(";")) {
+      if (in.take("block=")) {
+        splits[index].block = in.number();
+      } else if (in.take("segments=")) {
+        do splits[index].segments.push_back(in.number());
+        while (in.take("|"));
+      } else {
+        in.fail("block= or segments= expected");
+      }
+    }
+    in.expect(")");
+  }
+  for (std::size_t i = 0; i < splits.size(); ++i) {
+    std::stable_sort(cuts[i].begin(), cuts[i].end(),
+                     [](const Cut& a, const Cut& b) { return a.place < b.place; });
+    for (const Cut& cut : cuts[i]) splits[i].axes.push_back(cut.axis);
+  }
+  return Layout::get(mesh, std::move(splits), partials);
+}
+
+}  // namespace
+
+std::string_view to_string(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
+
+int bytes_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].bytes; }
+
+DType parse_dtype(std::string_view text) {
+  for (std::size_t i = 0; i < kDTypes.size(); ++i) {
+    if (kDTypes[i].name == text) return static_cast<DType>(i);
+  }
+  std::vector<std::string> names;
+  for (const DTypeName& d : kDTypes) names.emplace_back(d.name);
+  throw UsageError(Message("HP-T002", "unknown element type \"" + std::string(text) + "\"")
+                       .fact("types", join(names)));
+}
+
+std::int64_t TensorMeta::numel() const {
+  std::int64_t out = 1;
+  for (std::int64_t s : sizes) out *= s;
+  return out;
+}
+
+std::string to_string(const Shape& sizes) {
+  std::vector<std::string> parts;
+  for (std::int64_t s : sizes) parts.push_back(std::to_string(s));
+  return "[" + join(parts) + "]";
+}
+
+std::string to_string(const TensorMeta& meta) {
+  return std::string(to_string(meta.dtype)) + to_string(meta.sizes);
+}
+
+TensorMeta parse_meta(std::string_view text) {
+  Reader in(text);
+  TensorMeta meta = read_meta(in);
+  in.finish();
+  return meta;
+}
+
+const Mesh* parse_mesh(std::string_view text) {
+  Reader in(text);
+  const Mesh* mesh = read_mesh(in);
+  in.finish();
+  return mesh;
+}
+
+const Layout* parse_layout(const Mesh* mesh, std::string_view text) {
+  Reader in(text);
+  const Layout* layout = read_layout(in, mesh);
+  in.finish();
+  return layout;
+}
+
+std::string to_string_with_mesh(const Layout* layout) {
+  return layout->mesh()->to_string() + ": " + layout->to_string();
+}
+
+const Layout* parse_layout(std::string_view text) {
+  Reader in(text);
+  const Mesh* mesh = read_mesh(in);
+  in.expect(":");
+  const Layout* layout = read_layout(in, mesh);
+  in.finish();
+  return layout;
+}
+
+std::string to_string(const TensorMeta& meta, const Layout* layout) {
+  return to_string(meta) + " on " + to_string_with_mesh(layout);
+}
+
+Described parse_described(std::string_view text) {
+  Reader in(text);
+  TensorMeta meta = read_meta(in);
+  in.expect("on");
+  const Mesh* mesh = read_mesh(in);
+  in.expect(":");
+  const Layout* layout = read_layout(in, mesh);
+  in.finish();
+  return {std::move(meta), layout};
+}
+
+}  // namespace hyper_parallel
