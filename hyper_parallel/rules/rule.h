@@ -1,0 +1,190 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "hyper_parallel/core/layout.h"
+#include "hyper_parallel/core/tensor_meta.h"
+
+namespace hyper_parallel::rules {
+
+/// A non-tensor argument of an op.
+using Attr = std::variant<std::monostate, bool, std::int64_t, double, std::string,
+                          std::vector<std::int64_t>>;
+
+/// One tensor argument, or one member of a tensor list. `layout` null with `present` true is a
+/// plain tensor: the same value on every rank.
+struct Operand {
+  TensorMeta meta;
+  const Layout* layout = nullptr;
+  bool present = true;   // false: an optional tensor that was not given
+  bool pinned = false;   // written in place: its layout must not change
+  std::string name;      // the argument's name, "tensors[2]" for a list member
+};
+
+/// One call of an op, as the caller wrote it: global shapes, layouts, attributes by name.
+/// Tensor lists are flattened in order; `list_lengths` has one entry a tensor argument: -1 for a
+/// single tensor, else the length of the list.
+struct Call {
+  std::string op;
+  const Mesh* mesh = nullptr;
+  std::vector<Operand> inputs;
+  std::vector<int> list_lengths;
+  std::map<std::string, Attr, std::less<>> attrs;
+
+  /// Read an attribute; a missing or None one gives `otherwise`. Throws UsageError if the type
+  /// does not fit.
+  std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
+  bool boolean(std::string_view name, bool otherwise) const;
+  std::vector<std::int64_t> integers(std::string_view name) const;
+  bool has(std::string_view name) const;
+};
+
+/// What a mesh axis may do with one independent way ("factor") to split an op.
+enum class FactorKind : std::uint8_t {
+  pass,     // tensors that hold the factor are split, the others whole
+  reduce,   // as pass, and results without it are partial
+  blocked,  // must not be split
+};
+
+/// An independent way to split an op.
+struct Factor {
+  std::string name;
+  std::int64_t size = 1;
+  FactorKind kind = FactorKind::pass;
+  ReduceOp reduce = ReduceOp::sum;
+  std::int64_t block = 1;   // chunk boundaries only at multiples of it
+  std::string handler;      // not empty: where it is split the op is run by this handler
+};
+
+/// How the dims of one tensor of the op are made of factors: for each dim the factors, major to
+/// minor; none for a dim that is whole in every strategy (a broadcast dim of size 1, say).
+struct TensorMap {
+  std::vector<std::vector<int>> dims;
+  Shape sizes;              // global; for results this is what the op returns
+  bool linear = false;      // P(sum) passes through this operand if all others are R
+  bool addend = false;      // where the axis splits a sum this operand must be P(sum), or is masked
+  bool shape_only = false;  // its values do not matter: any layout will do, P too
+  bool present = true;
+};
+
+/// A non-tensor argument that differs on each rank.
+struct Rewrite {
+  enum class Kind : std::uint8_t {
+    local_shape,  // the local shape of result `tensor`
+    local_size,   // the local length of dim `dim` of operand `tensor`
+  };
+  Kind kind;
+  std::string argument;
+  int tensor = 0;
+  int dim = 0;
+};
+
+/// How partial operands pass.
+enum class PartialRule : std::uint8_t {
+  none,      // operands marked `linear` alone (P(sum), P(avg)), the others R
+  additive,  // all operands partial of one kind together (add, cat, stack), and `linear` ones too
+  monotone,  // unary increasing: every P(max), P(min) passes
+  any,       // moves values only (view, transpose, slice): every kind passes
+};
+
+/// A rule after letters met sizes and attributes: all that the engine needs.
+struct ConcreteRule {
+  std::vector<Factor> factors;
+  std::vector<TensorMap> inputs;   // beside Call::inputs
+  std::vector<TensorMap> outputs;  // tensor results, lists flattened
+  std::vector<Rewrite> rewrites;
+  PartialRule partial = PartialRule::none;
+  std::string handler;       // not empty: always run by this handler, whatever is split
+  bool random = false;       // draws random numbers for each element of the result
+  bool aliases = false;      // results are views of the first operand
+  bool dynamic = false;      // result shapes depend on values: every factor is blocked
+};
+
+/// One row: an op and its rule in the notation of docs/notation.md. `doc` is one line.
+struct Row {
+  const char* op;
+  const char* spec;
+};
+
+/// What one mesh axis does in a strategy.
+struct AxisChoice {
+  enum class Kind : std::uint8_t { none, factor, partial };
+  Kind kind = Kind::none;
+  int factor = -1;                 // kind factor
+  std::vector<char> partial_in;    // kind partial: which operands stay partial
+  ReduceOp op = ReduceOp::sum;     // kind partial
+};
+
+/// A change of one operand, with its reason and price.
+struct Change {
+  int input = 0;
+  const Layout* from = nullptr;
+  const Layout* to = nullptr;
+  double bytes = 0;      // moved by a rank
+  std::string reason;    // "axis tp splits the sum over k"
+};
+
+/// The answer to forward and reverse inference.
+struct Inference {
+  std::vector<const Layout*> inputs;   // required; null for absent operands
+  std::vector<const Layout*> outputs;
+  std::vector<Shape> output_sizes;     // global
+  std::vector<AxisChoice> choices;     // one an axis
+  std::vector<Rewrite> rewrites;
+  std::string handler;                 // empty: the op itself is run on local tensors
+  std::vector<Change> changes;         // inputs that must be redistributed
+  double bytes = 0;                    // all changes and the handler
+  bool random = false;
+  bool aliases = false;
+  bool dynamic = false;
+};
+
+/// Look the row of `op` up ("aten::mm" or "aten::sum.dim_IntList"); null if there is none.
+const Row* find_row(std::string_view op);
+
+/// All op names with a row, sorted.
+std::vector<std::string> op_names();
+
+/// Make the rule concrete for one call. Throws UsageError: wrong number of operands, sizes that do
+/// not fit, attribute out of range (naming op, operand, dim).
+ConcreteRule concretize(const Row& row, const Call& call);
+
+/// Forward inference: the cheapest strategy (bytes of redistribution and handler) among
+///   - for each axis: each factor that some operand already has split on that axis,
+///   - the partial kinds that come in and may pass,
+///   - nothing on the axis (operands whole).
+/// An op never invents a split: an axis that no operand uses stays unused. `P` meets `R` in a sum
+/// is reduced, not spread. Ties go to the strategy that keeps the larger operand.
+/// Throws UnsupportedError (HP-S...) when a pinned operand cannot keep its layout.
+Inference infer_forward(const ConcreteRule& rule, const Call& call);
+
+/// Reverse inference: layouts of the inputs that give `outputs`; dims and axes that the outputs do
+/// not decide are left as the inputs have them.
+Inference infer_backward(const ConcreteRule& rule, const Call& call,
+                         std::span<const Layout* const> outputs);
+
+/// The layouts of the cotangents of all inputs, given the layouts of the cotangents of the
+/// outputs, under the strategy `forward`: S stays; an operand without the axis' factor gets
+/// P(sum); where P passed forward the cotangent is R; an unused axis follows the output's.
+std::vector<const Layout*> infer_grad(const ConcreteRule& rule, const Call& call,
+                                      const Inference& forward,
+                                      std::span<const Layout* const> out_grads);
+
+/// All strategies of one mesh axis, as choices, none first.
+std::vector<AxisChoice> strategies(const ConcreteRule& rule);
+
+/// The layouts of a full set of choices (one an axis).
+Inference apply(const ConcreteRule& rule, const Call& call, std::span<const AxisChoice> choices);
+
+/// One line of the table of strategies: `S(0) R S(1) -> S(1)    n`.
+std::string to_string(const ConcreteRule& rule, const AxisChoice& choice);
+
+}  // namespace hyper_parallel::rules
