@@ -12,7 +12,7 @@ set(HP_TORCH_VERSION 2.13)
 if(NOT HP_TORCH_ROOT)
   execute_process(
     COMMAND "${Python_EXECUTABLE}" -c
-            "import importlib.util as u; s = u.find_spec('torch'); print(s and s.submodule_search_locations[0] or '')"
+            "from importlib.util import find_spec; t = find_spec('torch'); print(t.submodule_search_locations[0] if t else '')"
     OUTPUT_VARIABLE HP_TORCH_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE
     COMMAND_ERROR_IS_FATAL ANY)
 endif()
@@ -41,7 +41,8 @@ add_library(torch::torch INTERFACE IMPORTED)
 target_include_directories(torch::torch SYSTEM INTERFACE
                            "${HP_TORCH_ROOT}/include"
                            "${HP_TORCH_ROOT}/include/torch/csrc/api/include")
-# As in the wheel's own targets: without them the c10d headers hide Gloo.
+# As in the wheel's own targets. The wheel has no gloo/ headers, so ProcessGroupGloo.hpp cannot be
+# included; make such groups through the Python face or the dispatcher.
 target_compile_definitions(torch::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 # libtorch has no symbols but pulls in the operators of all devices, so it must not be dropped.
 target_link_libraries(torch::torch INTERFACE
