@@ -8,6 +8,7 @@
 
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "hyper_parallel/plan/redistribute.h"
@@ -36,9 +37,10 @@ void finish(const std::vector<at::Tensor>& leaves) {
   std::vector<std::shared_ptr<const plan::Plan>> plans;
   std::vector<at::Tensor> locals;
   std::vector<at::Tensor> grads;
+  std::unordered_set<const void*> seen;  // a leaf may be met twice in one pass
   for (const at::Tensor& leaf : leaves) {
     at::Tensor& grad = leaf.mutable_grad();
-    if (!is_dtensor(grad)) continue;
+    if (!is_dtensor(grad) || !seen.insert(grad.unsafeGetTensorImpl()).second) continue;
     const Layout* want = impl_of(leaf)->layout();
     const Layout* have = impl_of(grad)->layout();
     if (have == want) continue;

@@ -1,0 +1,129 @@
+#include "hyper_parallel/torch/api.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
+#include "hyper_parallel/torch/bridge.h"
+#include "hyper_parallel/torch/collectives.h"
+#include "hyper_parallel/torch/coordinate.h"
+
+namespace hyper_parallel {
+namespace {
+
+using torch_layer::impl_of;
+using torch_layer::is_dtensor;
+
+void check_dims(const Layout* layout, std::int64_t ndim) {
+  if (layout->max_dim() < ndim) return;
+  throw UsageError(Message("HP-L005", "shard dim " + std::to_string(layout->max_dim()) +
+                                          " is out of range for a tensor of " +
+                                          std::to_string(ndim) + " dims")
+                       .fact("layout", to_string_with_mesh(layout)));
+}
+
+void check_dtensor(const at::Tensor& t, const char* what) {
+  if (is_dtensor(t)) return;
+  throw UsageError(Message("HP-D020", std::string(what) + " needs a DTensor")
+                       .fact("given", torch_layer::describe(t))
+                       .hint("distribute_tensor(tensor, mesh, placements) makes one"));
+}
+
+// The global length of each split dim: the sum over the ranks that cut it.
+Shape gather_sizes(const at::Tensor& local, const Layout* layout) {
+  Shape sizes(local.sizes().begin(), local.sizes().end());
+  for (const Split& split : layout->splits()) {
+    auto& size = sizes[static_cast<std::size_t>(split.dim)];
+    size = torch_layer::sum_over_axes(size, layout->mesh(), split.axes);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+at::Tensor distribute_tensor(const at::Tensor& tensor, const Layout* layout,
+                             std::optional<int> source_rank) {
+  if (is_dtensor(tensor)) return redistribute(tensor, layout);
+  check_dims(layout, tensor.dim());
+  const Layout* whole = Layout::replicated(layout->mesh());
+  (void)torch_layer::my_coordinate(layout->mesh());
+  if (tensor.requires_grad() && !tensor.is_leaf()) {
+    return redistribute(torch_layer::from_local(tensor, whole, tensor.sizes()), layout);
+  }
+  at::Tensor value;
+  {
+    at::NoGradGuard no_grad;
+    value = tensor.detach();
+    if (source_rank && layout->mesh()->size() > 1) {
+      value = torch_layer::broadcast(value, layout->mesh(), *source_rank);
+    }
+    const at::Tensor part = torch_layer::move(value, whole, layout, tensor.sizes());
+    // A part that aliases the caller's tensor would change with it.
+    value = part.is_same(value) || part.is_alias_of(tensor) ? part.clone() : part;
+  }
+  at::Tensor out = torch_layer::wrap(value, layout, tensor.sizes());
+  if (tensor.requires_grad()) out.set_requires_grad(true);
+  return out;
+}
+
+at::Tensor from_local(const at::Tensor& local, const Layout* layout, std::optional<Shape> sizes,
+                      const Layout* grad_layout) {
+  if (is_dtensor(local)) {
+    throw UsageError(Message("HP-D021", "from_local takes a plain tensor")
+                         .fact("given", torch_layer::describe(local))
+                         .hint("redistribute() changes the layout of a DTensor"));
+  }
+  check_dims(layout, local.dim());
+  const auto& here = torch_layer::my_coordinate(layout->mesh());
+  const bool given = sizes.has_value();
+  if (!given) sizes = gather_sizes(local, layout);
+  const Shape want = local_shape(layout, *sizes, here);
+  if (!std::equal(want.begin(), want.end(), local.sizes().begin(), local.sizes().end())) {
+    throw UsageError(
+        Message("HP-D022", "from_local: the local shape does not fit the layout")
+            .fact("local", to_string(Shape(local.sizes().begin(), local.sizes().end())))
+            .fact("expected", to_string(want))
+            .fact("global", to_string(*sizes) + " on " + to_string_with_mesh(layout))
+            .hint("chunk i of n holds ceil(size / n) rows, the last ones fewer or none"));
+  }
+  return torch_layer::from_local(local, layout, *sizes, grad_layout);
+}
+
+at::Tensor to_local(const at::Tensor& t, const Layout* grad_layout) {
+  check_dtensor(t, "to_local");
+  return torch_layer::to_local(t, nullptr, grad_layout);
+}
+
+at::Tensor full_tensor(const at::Tensor& t, const Layout* grad_layout) {
+  check_dtensor(t, "full_tensor");
+  return torch_layer::to_local(t, Layout::replicated(impl_of(t)->layout()->mesh()), grad_layout);
+}
+
+at::Tensor redistribute(const at::Tensor& t, const Layout* layout) {
+  check_dtensor(t, "redistribute");
+  check_dims(layout, t.dim());
+  const Layout* from = impl_of(t)->layout();
+  if (from == layout) return t;
+  at::Tensor local = torch_layer::local_for_use(t);
+  at::Tensor out = torch_layer::move(local, from, layout, t.sizes());
+  if (out.is_same(local)) out = out.alias();
+  at::Tensor wrapped = torch_layer::wrap(std::move(out), layout, t.sizes());
+  impl_of(wrapped)->copied_view = false;
+  return wrapped;
+}
+
+at::Tensor reduce_partial(const at::Tensor& t) {
+  check_dtensor(t, "reduce_partial");
+  return redistribute(t, impl_of(t)->layout()->reduced());
+}
+
+const Layout* layout_of(const at::Tensor& t) {
+  check_dtensor(t, "layout");
+  return impl_of(t)->layout();
+}
+
+}  // namespace hyper_parallel

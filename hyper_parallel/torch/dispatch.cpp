@@ -1,0 +1,113 @@
+#include <torch/library.h>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/torch/bridge.h"
+#include "hyper_parallel/torch/frame.h"
+
+namespace hyper_parallel::torch_layer {
+namespace {
+
+std::uint64_t hash_of(const PlanKey& key) {
+  std::uint64_t h = 0x9e3779b97f4a7c15ULL;
+  for (std::uint64_t word : key) {
+    h = (h ^ word) * 0xff51afd7ed558ccdULL;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
+/// A plain tensor is written with DTensor values (`zeros.scatter_add_(0, i, x)`): the operands cross
+/// the border whole, the plain tensor stays plain and equal on all ranks.
+void run_on_plain(Frame& f, const Operands& operands) {
+  std::size_t k = 0;
+  for (std::size_t i = 0; i < f.count(); ++i) {
+    const OpInfo::Argument& a = f.info.arguments[i];
+    const auto whole = [&](const at::Tensor& t) {
+      if (!is_dtensor(t)) return t;
+      if (a.written) {
+        throw UsageError(
+            Message("HP-D013", f.info.name + ": plain and distributed tensors written together")
+                .fact("tensor", describe(t)));
+      }
+      return to_local(t, Layout::replicated(impl_of(t)->layout()->mesh()));
+    };
+    if (a.tensor) {
+      if (operands.tensors[k].defined()) f.argument(i) = whole(operands.tensors[k]);
+      ++k;
+    } else if (a.list && !f.argument(i).isNone()) {
+      const bool optional = !f.argument(i).isTensorList();
+      const std::size_t size = f.argument(i).toListRef().size();
+      c10::List<at::Tensor> all;
+      c10::List<std::optional<at::Tensor>> some;
+      for (std::size_t n = 0; n < size; ++n, ++k) {
+        const at::Tensor t = whole(operands.tensors[k]);
+        if (optional) {
+          some.push_back(t.defined() ? std::optional<at::Tensor>(t) : std::nullopt);
+        } else {
+          all.push_back(t);
+        }
+      }
+      if (optional) {
+        f.argument(i) = std::move(some);
+      } else {
+        f.argument(i) = std::move(all);
+      }
+    }
+  }
+  f.op.callBoxed(f.stack);
+}
+
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const OpInfo& info = op_info(op);
+  Frame frame(op, info, stack);
+  switch (info.kind) {
+    case OpInfo::Kind::special:
+      info.special(frame);
+      return;
+    case OpInfo::Kind::transparent: {
+      c10::impl::ExcludeDispatchKeyGuard guard(kDTensorKey);
+      op.callBoxed(stack);
+      return;
+    }
+    case OpInfo::Kind::decompose:
+      op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+      return;
+    case OpInfo::Kind::rule:
+    case OpInfo::Kind::unknown:
+      dispatch(frame);
+      return;
+  }
+}
+
+}  // namespace
+
+void dispatch(Frame& frame) {
+  Operands operands;
+  PlanKey key;
+  read_call(frame, operands, key);
+  if (operands.mesh == nullptr) {
+    throw UnsupportedError(
+        Message("HP-D014", frame.info.name + ": a DTensor stands where tensors cannot be found")
+            .hint("to_local() or full_tensor() first"));
+  }
+  PlanCache& cache = PlanCache::of_thread();
+  const std::uint64_t hash = hash_of(key);
+  const OpPlan* plan = cache.find(key, hash);
+  if (plan == nullptr) {
+    ++cache.misses;
+    plan = cache.insert(key, hash, make_plan(frame, operands));
+  } else {
+    ++cache.hits;
+  }
+  if (plan->plain_write) {
+    run_on_plain(frame, operands);
+  } else {
+    run_plan(frame, *plan, operands);
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, HP_DISPATCH_KEY, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+}  // namespace hyper_parallel::torch_layer

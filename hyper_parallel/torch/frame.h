@@ -1,0 +1,58 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+#include "hyper_parallel/torch/op_info.h"
+#include "hyper_parallel/torch/plan_cache.h"
+
+namespace hyper_parallel::torch_layer {
+
+/// One intercepted call: the op and its arguments on the stack.
+struct Frame {
+  const c10::OperatorHandle& op;
+  const OpInfo& info;
+  torch::jit::Stack* stack;
+  std::size_t base;  // where the arguments begin
+
+  Frame(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack)
+      : op(op), info(info), stack(stack), base(stack->size() - info.arguments.size()) {}
+
+  c10::IValue& argument(std::size_t i) const { return (*stack)[base + i]; }
+  std::size_t count() const { return info.arguments.size(); }
+};
+
+/// The tensor operands of a call, lists flattened; undefined tensors stand for absent ones.
+struct Operands {
+  c10::SmallVector<at::Tensor, 8> tensors;
+  c10::SmallVector<int, 8> argument;  // which argument each one comes from
+  const Mesh* mesh = nullptr;
+  bool plain_write = false;  // a plain tensor would be written
+};
+
+/// Policies of a thread.
+enum class Policy : std::uint8_t { automatic, strict };
+Policy policy();
+void set_policy(Policy policy);
+
+/// Collect the operands and the key of the plan. Throws UsageError if DTensors lie on different meshes.
+void read_call(const Frame& frame, Operands& operands, PlanKey& key);
+
+/// Infer and price: the slow path of a call that was not seen before.
+std::unique_ptr<OpPlan> make_plan(const Frame& frame, const Operands& operands);
+
+/// Run `plan` and leave wrapped results on the stack.
+void run_plan(Frame& frame, const OpPlan& plan, Operands& operands);
+
+/// The whole path: read, find or make the plan, run it.
+void dispatch(Frame& frame);
+
+/// What the running redistribution is for: shown by reports.
+struct Cause {
+  const std::string* op = nullptr;
+  const std::string* reason = nullptr;
+};
+const Cause& current_cause();
+
+}  // namespace hyper_parallel::torch_layer

@@ -1,0 +1,254 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/torch/bridge.h"
+#include "hyper_parallel/torch/check_mode.h"
+#include "hyper_parallel/torch/frame.h"
+#include "hyper_parallel/torch/redistribute.h"
+
+namespace hyper_parallel::torch_layer {
+namespace {
+
+thread_local Cause cause;
+
+struct CauseGuard {
+  CauseGuard(const std::string& op, const std::string& reason) : before(cause) {
+    cause = {&op, &reason};
+  }
+  ~CauseGuard() { cause = before; }
+  Cause before;
+};
+
+// Several ops that need the same redistribution of one tensor (q, k, v projections) share it: one
+// gather forward, and autograd sums their cotangents before the one reduction backward.
+at::Tensor moved(const Frame& f, const at::Tensor& t, const at::Tensor& local,
+                 const OpPlan::Input& input) {
+  CauseGuard guard(f.info.name, input.reason);
+  if (!is_dtensor(t) || input.plan->bytes == 0) return redistribute(input.plan, local);
+  DTensorImpl::Memo& memo = impl_of(t)->gathered;
+  const bool grad = at::GradMode::is_enabled();
+  const auto version = local._version();
+  const void* edge = local.unsafeGetTensorImpl();
+  if (memo.layout == input.layout && memo.version == version && memo.grad_mode == grad &&
+      memo.edge == edge) {
+    auto strong = memo.tensor.lock();
+    if (strong.defined()) return at::Tensor(std::move(strong));
+  }
+  at::Tensor out = redistribute(input.plan, local);
+  memo = {DTensorImpl::WeakImpl(out.getIntrusivePtr()), input.layout, edge, version, grad};
+  return out;
+}
+
+at::Tensor input_local(const Frame& f, const OpPlan& plan, const at::Tensor& t,
+                       const OpPlan::Input& input) {
+  if (!t.defined()) return t;
+  if (!is_dtensor(t)) {
+    if (check_mode_enabled()) check_equal_on_ranks(f.info.name, t, plan.mesh);
+    at::Tensor local = border_in(t, plan.mesh);
+    return input.plan ? redistribute(input.plan, local) : local;
+  }
+  at::Tensor local = local_for_use(t);
+  return input.plan ? moved(f, t, local, input) : local;
+}
+
+void check_writable(const Frame& f, const at::Tensor& t, const OpPlan::Input& input,
+                    bool replicate) {
+  if (at::GradMode::is_enabled() && t.requires_grad() && t.is_leaf()) {
+    throw UsageError(Message("HP-D003", f.info.name + ": a leaf Variable that requires grad is being "
+                                                      "used in an in-place operation")
+                         .fact("tensor", describe(t))
+                         .hint("write under torch.no_grad()"));
+  }
+  if (impl_of(t)->copied_view) {
+    throw UsageError(Message("HP-D011", f.info.name + ": write through a copied view")
+                         .fact("tensor", describe(t))
+                         .fact("cause", "making this view needed communication, so it is a copy: "
+                                        "the write would not reach the tensor it was taken from")
+                         .hint("clone() it first, or write to the base with its own layout"));
+  }
+  if (input.plan && !replicate) {
+    throw UnsupportedError(Message("HP-D012", f.info.name + ": in-place needs another layout")
+                               .fact("tensor", describe(t))
+                               .fact("needed", input.layout->to_string())
+                               .hint("use the out-of-place form"));
+  }
+}
+
+// Give each tensor argument its local value.
+void put_locals(Frame& f, const Operands& operands, c10::ArrayRef<at::Tensor> locals) {
+  std::size_t k = 0;
+  for (std::size_t i = 0; i < f.count(); ++i) {
+    const OpInfo::Argument& a = f.info.arguments[i];
+    if (a.tensor) {
+      if (locals[k].defined()) f.argument(i) = locals[k];
+      ++k;
+    } else if (a.list && !f.argument(i).isNone()) {
+      const c10::IValue& old = f.argument(i);
+      const bool optional = !old.isTensorList();
+      const std::size_t size = old.toListRef().size();
+      if (optional) {
+        c10::List<std::optional<at::Tensor>> list;
+        list.reserve(size);
+        for (std::size_t n = 0; n < size; ++n, ++k) {
+          list.push_back(locals[k].defined() ? std::optional<at::Tensor>(locals[k]) : std::nullopt);
+        }
+        f.argument(i) = std::move(list);
+      } else {
+        c10::List<at::Tensor> list;
+        list.reserve(size);
+        for (std::size_t n = 0; n < size; ++n, ++k) list.push_back(locals[k]);
+        f.argument(i) = std::move(list);
+      }
+    }
+  }
+  (void)operands;
+}
+
+c10::IntArrayRef sizes_of(const OpPlan& plan, std::size_t i, const at::Tensor& local) {
+  if (plan.dynamic || i >= plan.output_sizes.size()) return local.sizes();
+  return plan.output_sizes[i];
+}
+
+const Layout* layout_of(const OpPlan& plan, std::size_t i) {
+  return plan.replicate ? Layout::replicated(plan.mesh) : plan.outputs[i];
+}
+
+// out= arguments: the op fills a fresh local tensor, which then becomes the value of the wrapper.
+void store_out(const at::Tensor& out, const at::Tensor& local, const Layout* layout,
+               c10::IntArrayRef sizes) {
+  DTensorImpl* d = impl_of(out);
+  if (out.sizes() != sizes) {
+    refresh(out, local, layout, sizes);
+    return;
+  }
+  const at::Tensor value = move(local, layout, d->layout(), sizes);
+  at::Tensor target = d->local();
+  target.copy_(value);
+  refresh(out, target, d->layout(), sizes);
+}
+
+struct Written {
+  std::size_t operand;
+  at::Tensor wrapper;
+  at::Tensor local;  // what the op writes
+};
+
+const Written* find_written(const Operands& operands, c10::ArrayRef<Written> written, int argument) {
+  for (const Written& w : written) {
+    if (operands.argument[w.operand] == argument) return &w;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const Cause& current_cause() { return cause; }
+
+void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
+  const std::size_t count = operands.tensors.size();
+  c10::SmallVector<at::Tensor, 8> locals;
+  c10::SmallVector<Written, 2> written;
+  for (std::size_t i = 0; i < count; ++i) {
+    const at::Tensor& t = operands.tensors[i];
+    const OpInfo::Argument& a = f.info.arguments[static_cast<std::size_t>(operands.argument[i])];
+    if (a.out && is_dtensor(t)) {
+      check_writable(f, t, plan.inputs[i], true);
+      locals.push_back(at::empty({0}, impl_of(t)->local().options()));
+      written.push_back({i, t, locals.back()});
+      continue;
+    }
+    if (a.written && is_dtensor(t)) check_writable(f, t, plan.inputs[i], plan.replicate);
+    locals.push_back(input_local(f, plan, t, plan.inputs[i]));
+    if (a.written && is_dtensor(t)) written.push_back({i, t, locals.back()});
+  }
+  put_locals(f, operands, locals);
+  for (const OpPlan::Replaced& r : plan.replaced) {
+    f.argument(static_cast<std::size_t>(r.argument)) = r.value;
+  }
+  if (plan.handler != nullptr) {
+    plan.handler(f.op, plan, f.stack);
+  } else {
+    f.op.callBoxed(f.stack);
+  }
+
+  // Writes: the wrapper keeps its layout; where the op ran on a copy, the value goes back.
+  const std::size_t returns = f.info.written_return.size();
+  const std::size_t first = f.stack->size() - returns;
+  for (const Written& w : written) {
+    const OpInfo::Argument& a =
+        f.info.arguments[static_cast<std::size_t>(operands.argument[w.operand])];
+    std::size_t k = 0;
+    at::Tensor value = w.local;
+    const Layout* layout = impl_of(w.wrapper)->layout();
+    Shape sizes(w.wrapper.sizes().begin(), w.wrapper.sizes().end());
+    for (; k < returns; ++k) {
+      if (f.info.written_return[k] == operands.argument[w.operand]) break;
+    }
+    if (k < returns && (*f.stack)[first + k].isTensor()) {
+      value = (*f.stack)[first + k].toTensor();
+      if (!plan.replicate) layout = plan.outputs[k];
+      const auto s = sizes_of(plan, k, value);
+      sizes.assign(s.begin(), s.end());
+    }
+    if (a.out) {
+      store_out(w.wrapper, value, plan.replicate ? Layout::replicated(plan.mesh) : layout, sizes);
+    } else if (plan.inputs[w.operand].plan || (plan.handler != nullptr && !value.is_same(w.local))) {
+      at::Tensor target = local_for_use(w.wrapper);
+      target.copy_(plan.replicate ? move(value, Layout::replicated(plan.mesh),
+                                         impl_of(w.wrapper)->layout(), w.wrapper.sizes())
+                                  : value);
+      refresh(w.wrapper, target, impl_of(w.wrapper)->layout(), w.wrapper.sizes());
+    } else {
+      refresh(w.wrapper, value, layout, sizes);
+    }
+  }
+
+  std::size_t k = 0;  // results, lists flattened
+  for (std::size_t r = 0; r < returns; ++r) {
+    c10::IValue& v = (*f.stack)[first + r];
+    if (const Written* w = f.info.written_return[r] < 0
+                               ? nullptr
+                               : find_written(operands, written, f.info.written_return[r])) {
+      v = w->wrapper;
+      ++k;
+    } else if (v.isTensor()) {
+      const at::Tensor& local = v.toTensor();
+      if (!local.defined()) {
+        ++k;
+        continue;
+      }
+      // An op that returns its operand itself (contiguous, to) gives back the same wrapper.
+      if (f.info.view_return[r] && count > 0 && is_dtensor(operands.tensors[0]) &&
+          !plan.inputs[0].plan && local.is_same(locals[0]) &&
+          layout_of(plan, k) == impl_of(operands.tensors[0])->layout()) {
+        v = operands.tensors[0];
+        ++k;
+        continue;
+      }
+      at::Tensor out = wrap(local, layout_of(plan, k), sizes_of(plan, k, local));
+      if (f.info.view_return[r] && is_dtensor(operands.tensors[0])) {
+        impl_of(out)->copied_view =
+            plan.inputs[0].plan != nullptr || impl_of(operands.tensors[0])->copied_view;
+      }
+      v = std::move(out);
+      ++k;
+    } else if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const c10::IValue& item : v.toListRef()) {
+        const at::Tensor& local = item.toTensor();
+        at::Tensor out = wrap(local, layout_of(plan, k), sizes_of(plan, k, local));
+        if (f.info.view_return[r] && is_dtensor(operands.tensors[0])) {
+          impl_of(out)->copied_view =
+              plan.inputs[0].plan != nullptr || impl_of(operands.tensors[0])->copied_view;
+        }
+        list.push_back(std::move(out));
+        ++k;
+      }
+      v = std::move(list);
+    }
+  }
+}
+
+}  // namespace hyper_parallel::torch_layer
