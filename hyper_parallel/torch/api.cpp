@@ -9,7 +9,7 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/bridge.h"
-#include "hyper_parallel/torch/collectives.h"
+#include "hyper_parallel/torch/collective_ops.h"
 #include "hyper_parallel/torch/coordinate.h"
 
 namespace hyper_parallel {

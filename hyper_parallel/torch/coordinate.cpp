@@ -17,19 +17,19 @@ const std::vector<int>& my_coordinate(const Mesh* mesh) {
   }
   const auto it = known.find(mesh);
   if (it != known.end()) return it->second;
-  const RankContext& me = current_rank();
+  RankContext& me = current_rank();
   for (int rank : mesh->ranks()) {
-    if (rank >= me.world_size) {
+    if (rank >= me.world_size()) {
       throw UsageError(Message("HP-M020", "the mesh is larger than the world")
                            .fact("mesh", mesh->to_string())
-                           .fact("world", std::to_string(me.world_size) + " ranks")
+                           .fact("world", std::to_string(me.world_size()) + " ranks")
                            .hint("start more ranks: run_local(fn, world), torchrun --nproc-per-node"));
     }
   }
-  auto here = mesh->coordinate(me.rank);
+  auto here = mesh->coordinate(me.rank());
   if (!here) {
     throw UsageError(
-        Message("HP-M011", "rank " + std::to_string(me.rank) + " is not in the mesh")
+        Message("HP-M011", "rank " + std::to_string(me.rank()) + " is not in the mesh")
             .fact("mesh", mesh->to_string()));
   }
   return known.emplace(mesh, std::move(*here)).first->second;
