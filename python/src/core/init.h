@@ -1,0 +1,9 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace hyper_parallel::python {
+
+// One function a topic; module.cpp is the list of calls.
+
+}  // namespace hyper_parallel::python

@@ -1,0 +1,52 @@
+// Dispatch: policy, checking mode, the plan cache.
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/torch/check_mode.h"
+#include "hyper_parallel/torch/frame.h"
+#include "python/src/torch/init.h"
+
+namespace py = pybind11;
+
+namespace hyper_parallel::python {
+namespace {
+
+using torch_layer::Policy;
+
+Policy parse_policy(const std::string& text) {
+  if (text == "auto") return Policy::automatic;
+  if (text == "strict") return Policy::strict;
+  throw UsageError(
+      Message("HP-D030", "unknown policy \"" + text + "\"").fact("policies", "auto, strict"));
+}
+
+std::string name_of(Policy policy) { return policy == Policy::strict ? "strict" : "auto"; }
+
+}  // namespace
+
+void init_dispatch(py::module_& m) {
+  m.def("policy", [] { return name_of(torch_layer::policy()); });
+  m.def("set_policy", [](const std::string& text) {
+    const std::string before = name_of(torch_layer::policy());
+    torch_layer::set_policy(parse_policy(text));
+    return before;
+  });
+  m.def("set_check_mode", [](bool enabled) {
+    const bool before = torch_layer::check_mode_enabled();
+    torch_layer::set_check_mode(enabled);
+    return before;
+  });
+  m.def("cache_info", [] {
+    const auto& cache = torch_layer::PlanCache::of_thread();
+    py::dict out;
+    out["hits"] = cache.hits;
+    out["misses"] = cache.misses;
+    out["size"] = cache.size();
+    return out;
+  });
+  m.def("clear_cache", [] { torch_layer::PlanCache::of_thread().clear(); });
+}
+
+}  // namespace hyper_parallel::python

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace hyper_parallel::python {
+
+// One function a topic; module.cpp is the list of calls.
+void init_ranks(pybind11::module_& m);
+void init_dtensor(pybind11::module_& m);
+void init_dispatch(pybind11::module_& m);
+
+}  // namespace hyper_parallel::python
