@@ -90,8 +90,7 @@ void init_ranks(py::module_& m) {
   m.def("_context_generation", [] { return context_generation(); });
   m.def("_inside_run_local", [] { return inside_run_local(); });
   m.def(
-      "_group_name",
-      [](const std::vector<int>& ranks) { return current_rank().group_name(ranks); },
+      "_group_name", [](const std::vector<int>& ranks) { return current_rank().group_name(ranks); },
       py::arg("ranks"));
   m.def("_set_process_context",
         [](const py::object& description) { set_process_context(context_of(description)); });
