@@ -1,0 +1,29 @@
+#pragma once
+
+#include "hyper_parallel/plan/redistribute.h"
+
+namespace hyper_parallel::plan {
+
+/// Bytes that one of `ranks` ranks sends (and receives), with n = `ranks` and local tensors that
+/// are padded to the largest: what the executor really moves.
+///
+///     all_gather      (n - 1) * part            part: local bytes before
+///     reduce_scatter  (n - 1) * part            part: local bytes after
+///     all_reduce      2 (n - 1) / n * whole     whole: local bytes
+///
+/// All-to-all and permute move what overlaps, exactly; see `Space::exchange`.
+/// Source: ring algorithms; Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective
+/// Communication Operations in MPICH".
+double all_gather_bytes(int ranks, double part);
+double reduce_scatter_bytes(int ranks, double part);
+double all_reduce_bytes(int ranks, double whole);
+
+/// Time of one step that moves `bytes` among `ranks` ranks: launch + hops * latency + bytes /
+/// bandwidth. Hops are ceil(log2 n), twice that for all_reduce: what trees and recursive doubling
+/// need (NCCL has them for all_reduce, and since 2.23 for gathers and scatters). A ring's n - 1
+/// would make one flattened collective dearer than two nested ones, which it never is for small
+/// tensors.
+double step_seconds(StepKind kind, int ranks, double bytes, const Link& link,
+                    const Topology& topology);
+
+}  // namespace hyper_parallel::plan

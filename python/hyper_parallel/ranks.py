@@ -1,0 +1,156 @@
+"""Ranks: threads of this process (``run_local``), or the processes of torchrun."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hyper_parallel import _torch
+
+__all__ = ["init_process_group", "rank", "run_local", "world_size"]
+
+_SWITCH_SECONDS = 0.0005
+
+
+def rank() -> int:
+    """Tell the number of the calling rank, 0 where there is only one."""
+    return _torch._rank()
+
+
+def world_size() -> int:
+    """Tell the number of ranks, 1 outside ``run_local`` and torchrun."""
+    return _torch._world_size()
+
+
+def init_process_group(backend: str | None = None, **options: Any) -> None:
+    """Start torch.distributed from torchrun's environment; do nothing without it.
+
+    A program may instead call ``torch.distributed.init_process_group`` itself: the first use of
+    a mesh finds it.
+
+    Args:
+        backend: default: NCCL for CUDA tensors and Gloo for the rest, Gloo alone without CUDA.
+        options: of ``torch.distributed.init_process_group``, such as ``timeout``.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if dist.is_initialized() or "WORLD_SIZE" not in os.environ or _torch._inside_run_local():
+        return
+    cuda = torch.cuda.is_available()
+    if cuda and backend != "gloo":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group(backend or ("cpu:gloo,cuda:nccl" if cuda else "gloo"), **options)
+
+
+def run_local(fn: Callable[..., Any], world: int, *args: Any, timeout: float = 60.0) -> list[Any]:
+    """Run ``fn(*args)`` on ``world`` ranks, each a thread of this process.
+
+        results = run_local(train, 4, config)      # results[i] is what rank i returned
+
+    Grad mode, autocast and context variables of the caller hold on the ranks. Collectives are
+    copies in shared memory; a rank that waits holds no interpreter lock.
+
+    Args:
+        timeout: seconds that a rank waits for the others in one collective.
+
+    Returns:
+        What the ranks returned, by rank.
+
+    Raises:
+        The error that came first, with a note that names the rank. The other ranks then stop at
+        their next collective with a CommError, which is not reported.
+        CommError: ranks disagree on a collective, or one is late.
+        UsageError: called on a rank, or ``world`` is below 1.
+    """
+    state = _torch._LocalWorld(world, timeout)
+    results: list[Any] = [None] * world
+    causes: list[BaseException] = []
+
+    def run_rank(number: int) -> None:
+        try:
+            state.enter(number)
+            try:
+                results[number] = fn(*args)
+                state.finish(number)
+            finally:
+                state.leave()
+        except BaseException as error:
+            if state.fail(number, f"{type(error).__name__}: {error}"):
+                error.add_note(f"on rank {number} of {world}")
+                causes.append(error)
+
+    threads = [
+        threading.Thread(
+            target=contextvars.copy_context().run,
+            args=(run_rank, number),
+            name=f"rank {number} of {world}",
+            daemon=True,
+        )
+        for number in range(world)
+    ]
+    with _short_switch_interval():
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:
+            _stop(state, threads, error)
+            raise
+        finally:
+            state.restore_threads()
+    if causes:
+        raise causes[0]
+    return results
+
+
+def _stop(state: _torch._LocalWorld, threads: list[threading.Thread], error: BaseException) -> None:
+    """Stop ranks that wait for others, and those in Python code, then wait a little for them."""
+    state.abort(f"{type(error).__name__} in the caller of run_local")
+    for thread in threads:
+        if thread.is_alive():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
+            )
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join(timeout=5.0)
+
+
+@contextlib.contextmanager
+def _short_switch_interval() -> Iterator[None]:
+    """Let threads hand over the interpreter lock sooner than after the default 5 ms."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, _SWITCH_SECONDS))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _torch_distributed() -> tuple[int, int, Callable[[list[int]], str], str] | None:
+    """Describe the process of an initialised torch.distributed for the C++ side."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    size = dist.get_world_size()
+    everyone = dist.group.WORLD.group_name
+
+    def make_group(ranks: list[int]) -> str:
+        if ranks == list(range(size)):
+            return everyone
+        # Only members call; the order of ranks is the order of the mesh axis.
+        group = dist.new_group(ranks, use_local_synchronization=True, sort_ranks=False)
+        return group.group_name
+
+    return dist.get_rank(), size, make_group, everyone
+
+
+_torch._set_context_provider(_torch_distributed)
