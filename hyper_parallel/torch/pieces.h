@@ -1,0 +1,70 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "hyper_parallel/core/layout.h"
+
+/// Which indices of a global tensor a rank holds, and moving such pieces in and out of tensors.
+namespace hyper_parallel::torch_layer {
+
+/// For each tensor dim ascending, disjoint intervals.
+using Region = std::vector<std::vector<Interval>>;
+
+/// What the rank at `coordinate` holds, as global indices. Neighbours are joined.
+Region region_of(const Layout* layout, const Shape& sizes, std::span<const int> coordinate);
+
+Region intersect(const Region& a, const Region& b);
+
+/// `part`, a subset of `whole` in global indices, as places in the tensor that holds `whole`.
+Region places(const Region& part, const Region& whole);
+
+Shape shape_of(const Region& region);
+std::int64_t numel_of(const Region& region);
+
+/// Copy-free where each dim has one interval.
+at::Tensor take(const at::Tensor& x, const Region& places);
+
+/// Write `value` into `x` at `places`.
+void put(at::Tensor& x, const Region& places, const at::Tensor& value);
+
+/// Zeros behind `x` in each dim up to `shape`; `x` itself if it has that shape.
+at::Tensor pad_to(const at::Tensor& x, const Shape& shape);
+
+/// How equal pieces that form a grid lie in a tensor, against the same pieces one after another
+/// in a buffer: a view, a permutation, a view.
+struct Grid {
+  Shape tensor = {};                         // its shape
+  Shape buffer = {};                         // pieces one after another along dim 0
+  std::vector<std::int64_t> tensor_axes = {};  // the tensor with each dim split
+  std::vector<std::int64_t> buffer_axes = {};  // the buffer with dim 0 split
+  std::vector<std::int64_t> to_tensor = {};    // permutations
+  std::vector<std::int64_t> to_buffer = {};
+  bool same_memory = false;             // both lie alike
+};
+
+/// All pieces of one tensor, one a rank of a group.
+struct Pieces {
+  Shape tensor = {};                    // the tensor's shape
+  std::vector<Region> places = {};      // in the tensor, by rank
+  std::vector<Shape> shapes = {};
+  Shape largest = {};                   // over ranks, by dim
+  bool rows = false;               // the pieces in order are the tensor, cut along dim 0
+  int along = -1;                  // the pieces are one interval each, side by side in this dim
+  std::optional<Grid> grid = std::nullopt;        // if they are equal and form a grid
+
+  std::int64_t numel() const;      // all of them
+};
+
+/// `split_axes[d]` are the places in `group_sizes` of the axes that cut dim d, major to minor.
+Pieces pieces_of(Shape tensor, std::vector<Region> places,
+                 const std::vector<std::int64_t>& group_sizes,
+                 const std::vector<std::vector<int>>& split_axes);
+
+at::Tensor to_buffer(const at::Tensor& x, const Grid& grid);
+at::Tensor to_tensor(const at::Tensor& buffer, const Grid& grid);
+
+}  // namespace hyper_parallel::torch_layer

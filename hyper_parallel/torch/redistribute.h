@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "hyper_parallel/plan/redistribute.h"
+
+/// Running plans on local tensors. All ranks of the mesh must run the same plans in the same order.
+namespace hyper_parallel::torch_layer {
+
+/// Bring a local tensor laid out as `plan.from` into `plan.to`. No autograd of its own.
+///
+/// The result is `local` itself if the plan has no steps; else it shares no memory with it.
+/// Throws UsageError: this rank is not in the mesh, `local` has not the shape that it should have.
+at::Tensor execute(const plan::Plan& plan, const at::Tensor& local);
+
+/// The same, differentiable: the backward pass runs the transposed plan and is differentiable
+/// itself. A null plan has no steps.
+///
+/// `backward_dtype`: the dtype in which the cotangent is sent and reduced, if not its own.
+/// Throws UnsupportedError: `local` requires grad and a layout has P(max), P(min) or P(prod).
+at::Tensor redistribute(const std::shared_ptr<const plan::Plan>& plan, const at::Tensor& local,
+                        std::optional<at::ScalarType> backward_dtype = std::nullopt);
+
+/// Execute several plans. Their next steps that agree in kind, group, op and dtype become one
+/// collective on one buffer: gathers, reduce-scatters and all-reduces. Results may share one
+/// memory block, each in its own part. No autograd.
+std::vector<at::Tensor> execute_coalesced(
+    const std::vector<std::shared_ptr<const plan::Plan>>& plans,
+    const std::vector<at::Tensor>& locals);
+
+/// Told of every step that the calling thread runs, before it runs.
+using CommObserver =
+    std::function<void(const plan::Step& step, const TensorMeta& meta, bool backward)>;
+
+/// Set the observer of the calling thread, null for none; returns the one before. Not owned.
+const CommObserver* set_comm_observer(const CommObserver* observer);
+
+}  // namespace hyper_parallel::torch_layer
