@@ -6,7 +6,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "hyper_parallel/torch/local_world.h"
+#include "hyper_parallel/torch/local_share.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -76,8 +76,6 @@ class LocalGroup final : public c10d::Backend {
   void monitoredBarrier(const c10d::BarrierOptions& = {}, bool all = false) override;
 
  private:
-  class Staging;
-
   Result meet(Share& share, Staging& staging, Tensors results, c10d::OpType type);
 
   std::shared_ptr<LocalWorld> world_;

@@ -64,9 +64,12 @@ void accumulate(RedOp op, Sum<T>* acc, const T* in, std::int64_t n) {
     if (op == RedOp::MIN) return fold<T>(acc, in, n, smaller<S>);
   }
   if constexpr (std::is_integral_v<T>) {
-    if (op == RedOp::BAND) return fold<T>(acc, in, n, [](S a, S b) { return static_cast<S>(a & b); });
-    if (op == RedOp::BOR) return fold<T>(acc, in, n, [](S a, S b) { return static_cast<S>(a | b); });
-    if (op == RedOp::BXOR) return fold<T>(acc, in, n, [](S a, S b) { return static_cast<S>(a ^ b); });
+    if (op == RedOp::BAND)
+      return fold<T>(acc, in, n, [](S a, S b) { return static_cast<S>(a & b); });
+    if (op == RedOp::BOR)
+      return fold<T>(acc, in, n, [](S a, S b) { return static_cast<S>(a | b); });
+    if (op == RedOp::BXOR)
+      return fold<T>(acc, in, n, [](S a, S b) { return static_cast<S>(a ^ b); });
   }
 }
 
@@ -107,27 +110,35 @@ void check_reduction(const char* collective, RedOp op, at::ScalarType dtype) {
   bool known = true;
   switch (op) {
     case RedOp::SUM:
-    case RedOp::PRODUCT: break;
-    case RedOp::AVG: known = dtype != at::kBool; break;
+    case RedOp::PRODUCT:
+      break;
+    case RedOp::AVG:
+      known = dtype != at::kBool;
+      break;
     case RedOp::MAX:
-    case RedOp::MIN: known = !c10::isComplexType(dtype); break;
+    case RedOp::MIN:
+      known = !c10::isComplexType(dtype);
+      break;
     case RedOp::BAND:
     case RedOp::BOR:
-    case RedOp::BXOR: known = integral; break;
-    default: known = false;
+    case RedOp::BXOR:
+      known = integral;
+      break;
+    default:
+      known = false;
   }
   if (known) return;
-  throw UnsupportedError(Message("HP-C009", std::string(collective) + ": no such reduction of " +
-                                                c10::toString(dtype))
-                             .fact("reductions", "sum, prod; avg except of bool; max, min of real "
-                                                 "numbers; band, bor, bxor of integers and bool"));
+  throw UnsupportedError(
+      Message("HP-C009", std::string(collective) + ": no such reduction of " + c10::toString(dtype))
+          .fact("reductions",
+                "sum, prod; avg except of bool; max, min of real "
+                "numbers; band, bor, bxor of integers and bool"));
 }
 
 void reduce(RedOp op, const std::vector<Block>& inputs, const std::vector<Block>& outputs,
             std::int64_t begin, std::int64_t end) {
-  AT_DISPATCH_V2(inputs.front().dtype, "reduce", AT_WRAP([&] {
-                   reduce_typed<scalar_t>(op, inputs, outputs, begin, end);
-                 }),
+  AT_DISPATCH_V2(inputs.front().dtype, "reduce",
+                 AT_WRAP([&] { reduce_typed<scalar_t>(op, inputs, outputs, begin, end); }),
                  AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
                  AT_EXPAND(AT_FLOAT8_TYPES), at::kBool, at::kHalf, at::kBFloat16);
 }

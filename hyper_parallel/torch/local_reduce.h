@@ -11,7 +11,8 @@ namespace hyper_parallel::torch_layer {
 
 /// Throw UnsupportedError unless `op` is defined on `dtype`.
 ///
-/// Sum, avg, prod: all types (bool: or, -, and). Max, min: all but complex. Bitwise: integers, bool.
+/// Sum, avg, prod: all types (bool: or, -, and). Max, min: all but complex. Bitwise: integers,
+/// bool.
 void check_reduction(const char* collective, c10d::ReduceOp::RedOpType op, at::ScalarType dtype);
 
 /// Combine elements `begin` to `end` of `inputs` in their order and write each of `outputs`,

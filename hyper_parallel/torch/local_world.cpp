@@ -34,33 +34,55 @@ std::string text_of(const std::vector<int>& ranks) {
 
 std::string short_name(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kDouble: return "f64";
-    case at::kFloat: return "f32";
-    case at::kHalf: return "f16";
-    case at::kBFloat16: return "bf16";
-    case at::kLong: return "i64";
-    case at::kInt: return "i32";
-    case at::kShort: return "i16";
-    case at::kChar: return "i8";
-    case at::kByte: return "u8";
-    case at::kBool: return "bool";
-    case at::kComplexFloat: return "c64";
-    case at::kComplexDouble: return "c128";
-    default: return c10::toString(dtype);
+    case at::kDouble:
+      return "f64";
+    case at::kFloat:
+      return "f32";
+    case at::kHalf:
+      return "f16";
+    case at::kBFloat16:
+      return "bf16";
+    case at::kLong:
+      return "i64";
+    case at::kInt:
+      return "i32";
+    case at::kShort:
+      return "i16";
+    case at::kChar:
+      return "i8";
+    case at::kByte:
+      return "u8";
+    case at::kBool:
+      return "bool";
+    case at::kComplexFloat:
+      return "c64";
+    case at::kComplexDouble:
+      return "c128";
+    default:
+      return c10::toString(dtype);
   }
 }
 
 const char* name_of(c10d::ReduceOp::RedOpType op) {
   switch (op) {
-    case c10d::ReduceOp::SUM: return "sum";
-    case c10d::ReduceOp::AVG: return "avg";
-    case c10d::ReduceOp::PRODUCT: return "prod";
-    case c10d::ReduceOp::MIN: return "min";
-    case c10d::ReduceOp::MAX: return "max";
-    case c10d::ReduceOp::BAND: return "band";
-    case c10d::ReduceOp::BOR: return "bor";
-    case c10d::ReduceOp::BXOR: return "bxor";
-    default: return "unknown";
+    case c10d::ReduceOp::SUM:
+      return "sum";
+    case c10d::ReduceOp::AVG:
+      return "avg";
+    case c10d::ReduceOp::PRODUCT:
+      return "prod";
+    case c10d::ReduceOp::MIN:
+      return "min";
+    case c10d::ReduceOp::MAX:
+      return "max";
+    case c10d::ReduceOp::BAND:
+      return "band";
+    case c10d::ReduceOp::BOR:
+      return "bor";
+    case c10d::ReduceOp::BXOR:
+      return "bxor";
+    default:
+      return "unknown";
   }
 }
 
@@ -151,7 +173,8 @@ void LocalWorld::meet(Room& room, int member, Share& share) {
   Trace& trace = enter(room, member, share.op);
   trace.share = &share;
   // The share dies with the caller's frame, whichever way it is left.
-  const std::unique_ptr<Trace, void (*)(Trace*)> on_exit(&trace, [](Trace* t) { t->share = nullptr; });
+  const std::unique_ptr<Trace, void (*)(Trace*)> on_exit(&trace,
+                                                         [](Trace* t) { t->share = nullptr; });
 
   room.shares[static_cast<std::size_t>(member)] = &share;
   const std::uint64_t turn = room.turn.load();
@@ -231,8 +254,7 @@ LocalWorld::Trace& LocalWorld::enter(Room& room, int member, const char* op) {
   return trace;
 }
 
-void LocalWorld::await(Lock& lock, Room& room, int member,
-                       const c10::function_ref<bool()>& ready) {
+void LocalWorld::await(Lock& lock, Room& room, int member, const c10::function_ref<bool()>& ready) {
   const int rank = room.ranks[static_cast<std::size_t>(member)];
   Trace& trace = ranks_[static_cast<std::size_t>(rank)];
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
@@ -345,9 +367,9 @@ void LocalWorld::abort(const std::string& reason) {
 void LocalWorld::throw_if_failed(const Trace& trace) const {
   if (!failure_) return;
   const auto rank = &trace - ranks_.data();
-  throw CommError(Message(*failure_).fact("seen by", "rank " + std::to_string(rank) + " in " +
-                                                         trace.op + " #" +
-                                                         std::to_string(trace.sequence)));
+  throw CommError(Message(*failure_).fact(
+      "seen by",
+      "rank " + std::to_string(rank) + " in " + trace.op + " #" + std::to_string(trace.sequence)));
 }
 
 // The first failure stays: later ones follow from it.
@@ -369,12 +391,12 @@ void LocalWorld::check_progress() {
     if (!waits) continue;
     for (std::size_t i = 0; i < trace.room->ranks.size(); ++i) {
       const int other = trace.room->ranks[i];
-      const bool needed = trace.share != nullptr ? trace.room->shares[i] == nullptr
-                                                 : trace.awaited == other;
+      const bool needed =
+          trace.share != nullptr ? trace.room->shares[i] == nullptr : trace.awaited == other;
       if (!needed || !ranks_[static_cast<std::size_t>(other)].finished) continue;
-      stop(with_states(Message("HP-C004", std::string(trace.op) + ": rank " +
-                                              std::to_string(rank) + " waits for rank " +
-                                              std::to_string(other) + ", which has returned")));
+      stop(with_states(Message("HP-C004", std::string(trace.op) + ": rank " + std::to_string(rank) +
+                                              " waits for rank " + std::to_string(other) +
+                                              ", which has returned")));
       return;
     }
   }
@@ -386,12 +408,13 @@ void LocalWorld::check_progress() {
 std::string LocalWorld::state_of(std::size_t rank) const {
   const Trace& trace = ranks_[rank];
   if (trace.op == nullptr) return trace.finished ? "returned, met nobody" : "has met nobody yet";
-  const std::string where = " #" + std::to_string(trace.sequence) + " on ranks " +
-                            text_of(trace.room->ranks);
+  const std::string where =
+      " #" + std::to_string(trace.sequence) + " on ranks " + text_of(trace.room->ranks);
   if (trace.inside && !trace.finished) {
     return "waits in " + (trace.share != nullptr ? describe(*trace.share) : trace.op) + where;
   }
-  return (trace.finished ? "returned, last " : "is elsewhere, last ") + std::string(trace.op) + where;
+  return (trace.finished ? "returned, last " : "is elsewhere, last ") + std::string(trace.op) +
+         where;
 }
 
 Message LocalWorld::with_states(Message message) const {

@@ -40,16 +40,16 @@ struct Share {
   using Check = std::optional<std::string> (*)(const std::vector<Share*>& shares);
   using Work = void (*)(const std::vector<Share*>& shares, int worker, int workers);
 
-  const char* op = "";                                  // a literal, such as "all_reduce"
-  std::optional<c10d::ReduceOp::RedOpType> reduce;      // how blocks are combined, if they are
-  int root = -1;                                        // the one source or destination, or -1
-  bool same_shape = false;                              // `tensors` must have equal sizes
-  std::vector<at::Tensor> tensors;                      // the caller's, for checks and texts
+  const char* op = "";                              // a literal, such as "all_reduce"
+  std::optional<c10d::ReduceOp::RedOpType> reduce;  // how blocks are combined, if they are
+  int root = -1;                                    // the one source or destination, or -1
+  bool same_shape = false;                          // `tensors` must have equal sizes
+  std::vector<at::Tensor> tensors;                  // the caller's, for checks and texts
   std::size_t blocks = 1;
   std::vector<Block> sends;
   std::vector<Block> receives;
-  Check check = nullptr;                                // the reason why `shares` do not fit
-  Work work = nullptr;                                  // part `worker` of `workers`
+  Check check = nullptr;  // the reason why `shares` do not fit
+  Work work = nullptr;    // part `worker` of `workers`
 };
 
 /// Write a share as `all_reduce(sum) f32[4, 4]`.
@@ -68,10 +68,10 @@ class LocalWorld {
     std::vector<Share*> shares;
     std::vector<std::uint64_t> sequence;  // collectives entered, by member
     int arrived = 0;
-    int working = 0;                      // members still busy with a shared piece of work
-    bool busy = false;                    // data moves: nobody may leave
-    std::atomic<std::uint64_t> turn{0};   // goes up when a wait is over
-    std::optional<Message> mismatch;      // the outcome of the last collective
+    int working = 0;                     // members still busy with a shared piece of work
+    bool busy = false;                   // data moves: nobody may leave
+    std::atomic<std::uint64_t> turn{0};  // goes up when a wait is over
+    std::optional<Message> mismatch;     // the outcome of the last collective
     std::condition_variable changed;
   };
 
@@ -130,13 +130,17 @@ class LocalWorld {
     bool inside = false;
     bool finished = false;
     const c10::function_ref<bool()>* ready = nullptr;  // while it waits
-    int awaited = -1;                                   // the sender that a receive waits for
+    int awaited = -1;                                  // the sender that a receive waits for
     std::thread::id thread;
   };
 
   struct Mail {
     std::deque<std::shared_ptr<Receive>> posted;
-    struct Sent { int from; int tag; at::Tensor message; };
+    struct Sent {
+      int from;
+      int tag;
+      at::Tensor message;
+    };
     std::deque<Sent> sent;
   };
 
@@ -161,7 +165,7 @@ class LocalWorld {
   std::map<std::vector<int>, std::unique_ptr<Room>> rooms_;
   std::map<std::pair<Room*, int>, Mail> mail_;
   std::optional<Message> failure_;
-  int waiting_ = 0;   // ranks inside a wait, woken ones included
+  int waiting_ = 0;  // ranks inside a wait, woken ones included
   int finished_ = 0;
   bool cause_known_ = false;
   bool one_thread_each_ = true;

@@ -26,7 +26,9 @@ class PyLocalWorld {
   PyLocalWorld(int size, double timeout)
       : world_(std::make_shared<LocalWorld>(
             size, std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1e3)))),
-        threads_(at::get_num_threads()) {}
+        threads_(at::get_num_threads()) {
+    require_outside_run_local();
+  }
 
   void enter(int rank) {
     scope() = std::make_unique<RankScope>(world_, rank, caller_,
@@ -90,8 +92,7 @@ void init_ranks(py::module_& m) {
   m.def("_context_generation", [] { return context_generation(); });
   m.def("_inside_run_local", [] { return inside_run_local(); });
   m.def(
-      "_group_name",
-      [](const std::vector<int>& ranks) { return current_rank().group_name(ranks); },
+      "_group_name", [](const std::vector<int>& ranks) { return current_rank().group_name(ranks); },
       py::arg("ranks"));
   m.def("_set_process_context",
         [](const py::object& description) { set_process_context(context_of(description)); });
