@@ -84,7 +84,7 @@ void bad_arguments(const char* op, const std::string& what) {
   throw UsageError(Message("HP-C008", std::string(op) + ": " + what));
 }
 
-Share moving(const char* op, const Tensors& tensors, int root) {
+Share moving(const char* op, const std::vector<at::Tensor>& tensors, int root) {
   Share share;
   share.op = op;
   share.root = root;
@@ -94,7 +94,8 @@ Share moving(const char* op, const Tensors& tensors, int root) {
   return share;
 }
 
-Share reducing(const char* op, const c10d::ReduceOp& reduction, const Tensors& tensors, int root) {
+Share reducing(const char* op, const c10d::ReduceOp& reduction,
+               const std::vector<at::Tensor>& tensors, int root) {
   Share share = moving(op, tensors, root);
   share.reduce = reduction.op_;
   share.work = reduce_blocks;

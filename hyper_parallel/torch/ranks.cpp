@@ -186,12 +186,15 @@ void set_context_provider(std::function<std::shared_ptr<RankContext>()> provider
 
 bool inside_run_local() { return local_rank != nullptr; }
 
+void require_outside_run_local() {
+  if (!inside_run_local()) return;
+  throw UsageError(Message("HP-C007", "run_local: the calling thread is a rank of run_local")
+                       .hint("call run_local once, with all ranks of the mesh"));
+}
+
 RankScope::RankScope(const std::shared_ptr<LocalWorld>& world, int rank,
                      const at::ThreadLocalState& caller, int intra_op_threads) {
-  if (inside_run_local()) {
-    throw UsageError(Message("HP-C007", "run_local: this thread is a rank already")
-                         .hint("call run_local once, with all ranks of the mesh"));
-  }
+  require_outside_run_local();
   state_ = std::make_unique<at::ThreadLocalStateGuard>(caller);
   // The engine has one thread a device for the whole process: two ranks that wait for each other
   // in backward would block it.
@@ -205,10 +208,7 @@ RankScope::~RankScope() { local_rank.reset(); }
 int intra_op_threads(int world, int threads) { return std::max(1, threads / world); }
 
 void run_local(int world, const std::function<void()>& fn, const RunLocalOptions& options) {
-  if (inside_run_local()) {
-    throw UsageError(Message("HP-C007", "run_local: called on a rank of run_local")
-                         .hint("call run_local once, with all ranks of the mesh"));
-  }
+  require_outside_run_local();
   const auto meeting = std::make_shared<LocalWorld>(world, options.timeout);
   const at::ThreadLocalState caller;
   const int threads = at::get_num_threads();

@@ -73,6 +73,9 @@ void set_context_provider(std::function<std::shared_ptr<RankContext>()> provider
 /// True on a thread that is a rank of `run_local`.
 bool inside_run_local();
 
+/// Throw UsageError on such a thread.
+void require_outside_run_local();
+
 /// Makes the calling thread a rank of `world` for its life: context, the thread-local state of
 /// `caller` (grad mode, autocast), one share of the intra-op threads, backward on this thread.
 ///

@@ -29,7 +29,7 @@ at::Tensor moved(const Frame& f, const at::Tensor& t, const at::Tensor& local,
   if (!is_dtensor(t) || input.plan->bytes == 0) return redistribute(input.plan, local);
   DTensorImpl::Memo& memo = impl_of(t)->gathered;
   const bool grad = at::GradMode::is_enabled();
-  const auto version = local._version();
+  const auto version = static_cast<std::uint32_t>(local._version());
   const void* edge = local.unsafeGetTensorImpl();
   if (memo.layout == input.layout && memo.version == version && memo.grad_mode == grad &&
       memo.edge == edge) {

@@ -101,7 +101,7 @@ void init_placement(py::module_& m) {
              return py::hash(py::make_tuple(static_cast<int>(p.kind()), p.dim(),
                                             static_cast<int>(p.op())));
            })
-      .def("__reduce__", [m](Placement p) {
+      .def("__reduce__", [m](Placement p) -> py::tuple {
         if (p.is_replicate()) return py::make_tuple(m.attr("Replicate"), py::tuple());
         if (p.is_shard()) return py::make_tuple(m.attr("Shard"), py::make_tuple(p.dim()));
         return py::make_tuple(m.attr("Partial"),
@@ -211,7 +211,7 @@ void init_layout(py::module_& m) {
         return py::isinstance<Layout>(b) && a == b.cast<const Layout*>();
       })
       .def("__hash__", [](const Layout& x) { return x.hash(); })
-      .def("__reduce__", [](const Layout* x) {
+      .def("__reduce__", [](const Layout* x) -> py::tuple {
         return py::make_tuple(py::module_::import("hyper_parallel._core").attr("Layout_").attr("parse"),
                               py::make_tuple(to_string_with_mesh(x)));
       });

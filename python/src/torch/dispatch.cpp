@@ -4,7 +4,9 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/check_mode.h"
+#include "hyper_parallel/torch/comm_record.h"
 #include "hyper_parallel/torch/frame.h"
 #include "python/src/torch/init.h"
 
@@ -44,6 +46,25 @@ void init_dispatch(py::module_& m) {
     out["hits"] = cache.hits;
     out["misses"] = cache.misses;
     out["size"] = cache.size();
+    return out;
+  });
+  m.def("start_record", &torch_layer::start_record);
+  m.def("stop_record", [] {
+    py::list out;
+    for (const torch_layer::CommRow& row : torch_layer::stop_record()) {
+      py::dict d;
+      d["kind"] = row.kind;
+      d["axes"] = py::tuple(py::cast(row.axes));
+      d["ranks"] = row.ranks;
+      d["bytes"] = row.bytes;
+      d["phase"] = row.backward ? "backward" : "forward";
+      d["op"] = row.op;
+      d["reason"] = row.reason;
+      d["tensor"] = to_string(row.meta);
+      d["from"] = row.from;
+      d["to"] = row.to;
+      out.append(d);
+    }
     return out;
   });
   m.def("clear_cache", [] { torch_layer::PlanCache::of_thread().clear(); });

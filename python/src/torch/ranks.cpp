@@ -26,7 +26,9 @@ class PyLocalWorld {
   PyLocalWorld(int size, double timeout)
       : world_(std::make_shared<LocalWorld>(
             size, std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1e3)))),
-        threads_(at::get_num_threads()) {}
+        threads_(at::get_num_threads()) {
+    require_outside_run_local();
+  }
 
   void enter(int rank) {
     scope() = std::make_unique<RankScope>(world_, rank, caller_,

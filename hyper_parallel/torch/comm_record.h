@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hyper_parallel/core/tensor_meta.h"
+
+namespace hyper_parallel::torch_layer {
+
+/// One collective that this rank took part in.
+struct CommRow {
+  std::string kind;                // "all_reduce", "all_gather", ...
+  std::vector<std::string> axes;   // mesh axes of the group
+  int ranks = 1;                   // its size
+  double bytes = 0;                // sent or received by this rank
+  bool backward = false;
+  std::string op;                  // the op that asked, "" outside of ops
+  std::string reason;              // argument and cause
+  TensorMeta meta;                 // global shape of the tensor
+  std::string from;                // layouts before and after
+  std::string to;
+};
+
+/// Record the collectives of the calling thread from now on. Records do not nest: starting again
+/// starts anew.
+void start_record();
+
+/// End the record and return it; empty if none was started.
+std::vector<CommRow> stop_record();
+
+}  // namespace hyper_parallel::torch_layer
