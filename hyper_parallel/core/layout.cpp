@@ -246,29 +246,34 @@ std::vector<Interval> local_intervals(const Layout* layout, int dim, std::int64_
                                       std::span<const int> coordinate) {
   const Split* split = layout->split(dim);
   if (split == nullptr) return {Interval{0, size}};
+  return local_intervals(*split, layout->mesh(), size, coordinate);
+}
+
+std::vector<Interval> local_intervals(const Split& split, const Mesh* mesh, std::int64_t size,
+                                      std::span<const int> coordinate) {
   std::vector<Interval> out;
   std::int64_t start = 0;
   const auto cut = [&](std::int64_t length) {
     // Lengths are counted in blocks; the last block may be short.
     std::int64_t begin = 0;
-    std::int64_t end = ceil_div(length, split->block);
-    for (int axis : split->axes) {
-      const std::int64_t chunk = ceil_div(end - begin, layout->mesh()->size(axis));
+    std::int64_t end = ceil_div(length, split.block);
+    for (int axis : split.axes) {
+      const std::int64_t chunk = ceil_div(end - begin, mesh->size(axis));
       const std::int64_t index = coordinate[static_cast<std::size_t>(axis)];
       const std::int64_t from = std::min(begin + index * chunk, end);
       end = std::min(from + chunk, end);
       begin = from;
     }
-    out.push_back({start + std::min(begin * split->block, length),
-                   start + std::min(end * split->block, length)});
+    out.push_back({start + std::min(begin * split.block, length),
+                   start + std::min(end * split.block, length)});
     start += length;
   };
-  if (split->segments.empty()) {
+  if (split.segments.empty()) {
     cut(size);
     return out;
   }
-  for (std::int64_t segment : split->segments) cut(segment);
-  check_internal(start == size, "the segments of dim " + std::to_string(dim) + " sum to " +
+  for (std::int64_t segment : split.segments) cut(segment);
+  check_internal(start == size, "the segments of dim " + std::to_string(split.dim) + " sum to " +
                                     std::to_string(start) + ", not to its size " +
                                     std::to_string(size));
   return out;

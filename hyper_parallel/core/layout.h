@@ -126,6 +126,10 @@ std::vector<Placement> normalize(const Mesh* mesh, std::span<const Placement> pl
 std::vector<Interval> local_intervals(const Layout* layout, int dim, std::int64_t size,
                                       std::span<const int> coordinate);
 
+/// The same for one cut of a dim of length `size`, without a layout around it.
+std::vector<Interval> local_intervals(const Split& split, const Mesh* mesh, std::int64_t size,
+                                      std::span<const int> coordinate);
+
 /// The length of `dim` on that rank.
 std::int64_t local_size(const Layout* layout, int dim, std::int64_t size,
                         std::span<const int> coordinate);
