@@ -41,8 +41,8 @@ add_library(torch::torch INTERFACE IMPORTED)
 target_include_directories(torch::torch SYSTEM INTERFACE
                            "${HP_TORCH_ROOT}/include"
                            "${HP_TORCH_ROOT}/include/torch/csrc/api/include")
-# As in the wheel's own targets. The wheel has no gloo/ headers, so ProcessGroupGloo.hpp cannot be
-# included; make such groups through the Python face or the dispatcher.
+# As in the wheel's own targets. The wheel has no gloo/ headers: ProcessGroupGloo.hpp compiles only
+# with the stand-ins in hyper_parallel/torch/gloo_headers, which processes.cpp uses.
 target_compile_definitions(torch::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 # libtorch has no symbols but pulls in the operators of all devices, so it must not be dropped.
 target_link_libraries(torch::torch INTERFACE

@@ -14,11 +14,14 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "hyper_parallel/torch/local_world.h"
+#include "python/src/torch/init.h"
 
 namespace py = pybind11;
 
-namespace hyper_parallel::torch_layer {
+namespace hyper_parallel::python {
 namespace {
+
+using namespace hyper_parallel::torch_layer;
 
 // One call of run_local: the meeting point and what the caller's thread hands to the ranks.
 class PyLocalWorld {
@@ -105,4 +108,4 @@ void init_ranks(py::module_& m) {
   });
 }
 
-}  // namespace hyper_parallel::torch_layer
+}  // namespace hyper_parallel::python

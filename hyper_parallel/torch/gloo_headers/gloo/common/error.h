@@ -1,0 +1,2 @@
+#pragma once
+// Nothing of this file is used. See algorithm.h.

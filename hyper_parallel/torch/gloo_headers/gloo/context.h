@@ -1,0 +1,13 @@
+#pragma once
+// See algorithm.h.
+
+#include <chrono>
+
+namespace gloo {
+
+class Context {
+ public:
+  void setTimeout(std::chrono::milliseconds timeout);
+};
+
+}  // namespace gloo

@@ -1,0 +1,69 @@
+"""The same calls on processes that torchrun starts, over Gloo."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hyper_parallel
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+def torchrun(processes, *command):
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(hyper_parallel.__file__).parent.parent),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        + [f"--nproc-per-node={processes}", *map(str, command)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def results(output):
+    lines = [line[len("RESULT ") :] for line in output.splitlines() if line.startswith("RESULT ")]
+    return sorted(ast.literal_eval(line) for line in lines)
+
+
+@pytest.mark.parametrize("mode", ["own", "helper"])
+def test_two_processes(mode):
+    local = [(0, [2.0]), (1, [2.0])]
+    assert results(torchrun(2, HERE / "program.py", mode)) == [
+        (me, (0, 1), 2, [3.0], [], local, True, 1) for me in range(2)
+    ]
+
+
+def test_groups_of_some_processes():
+    found = results(torchrun(4, HERE / "program.py"))
+    assert [(me, whole, parts) for me, _, _, whole, parts, *_ in found] == [
+        (0, [10.0], [2.0, 0.0]),
+        (1, [10.0], [3.0, 1.0]),
+        (2, [10.0], [2.0, 0.0]),
+        (3, [10.0], [3.0, 1.0]),
+    ]
+
+
+def test_processes_without_python():
+    built = sorted(
+        ROOT.glob("build/*/tests/processes/gloo_program"), key=lambda p: p.stat().st_mtime
+    )
+    if not built:
+        pytest.skip("gloo_program is not built")
+    output = torchrun(4, "--no-python", built[-1])
+    assert sorted(line for line in output.splitlines() if line.startswith("rank ")) == [
+        "rank 0 of 4: 10 4",
+        "rank 1 of 4: 10 6",
+        "rank 2 of 4: 10 4",
+        "rank 3 of 4: 10 6",
+    ]
