@@ -1,6 +1,6 @@
 // Every pair of layouts on small meshes, run on arrays.
 
-#include <doctest.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cmath>
