@@ -100,7 +100,7 @@ class Planner {
     PlanKey key;
     read_call(frame, operands, key);
     operands.mesh = mesh_;
-    return call_of(frame, operands);
+    return make_call(frame, operands);
   }
 
   // ---- Strategies --------------------------------------------------------------------------

@@ -196,7 +196,7 @@ MissingResult find_missing(const c10::OperatorHandle& op, const OpInfo& info, co
     }
     if (out.drawn) {
       if (out.trials >= most_trials) break;
-      for (std::size_t i = 0; i < choice.size(); ++i) choice[i] = draw() % options[i].size();
+      for (std::size_t i = 0; i < choice.size(); ++i) choice[i] = draw() % 2 == 0 ? 0 : draw() % options[i].size();
       continue;
     }
     std::size_t i = 0;

@@ -74,7 +74,7 @@ RankResult run_on_rank(const VerifyItem& item, std::size_t rank) {
     PlanKey key;
     read_call(frame, read, key);
     read.mesh = item.mesh;
-    const auto plan = plan_of(frame, read, item.call, item.inference);
+    const auto plan = make_plan(frame, read, item.call, item.inference);
     run_plan(frame, *plan, read);
   } else {
     item.op->callBoxed(&stack);
