@@ -15,11 +15,13 @@ Family join_family();
 Family loss_family();
 Family matmul_family();
 Family optimizer_family();
+Family other_family();
 Family pointwise_family();
 Family random_family();
 Family reduction_family();
 Family reorder_family();
 Family scan_family();
+Family slice_family();
 Family softmax_norm_family();
 Family view_family();
 
