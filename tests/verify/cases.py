@@ -145,6 +145,25 @@ def bools_with_true(*shape):
     return made(draw, f"mask{list(shape)}")
 
 
+def dominant(*shape):
+    """Draw square matrices with a large diagonal: inverses stay small."""
+
+    def draw(g):
+        eye = torch.eye(shape[-1], dtype=torch.float64)
+        return torch.randn(shape, generator=g, dtype=torch.float64) / 4 + 2 * eye
+
+    return made(draw, f"dominant{list(shape)}")
+
+
+SORTED = made(lambda g: torch.randn(6, generator=g, dtype=torch.float64).sort().values, "sorted[6]")
+PERMUTED = made(lambda g: torch.randperm(4, generator=g)[:3], "permuted[3]")
+
+
+def columns(g, size, rows, count):
+    """Draw indices below ``size`` that are different in each column."""
+    return torch.stack([torch.randperm(size, generator=g)[:rows] for _ in range(count)], 1)
+
+
 def bools_as_floats(*shape):
     """Draw 0 and 1 as floats: probabilities that leave no choice."""
     return made(lambda g: (torch.rand(shape, generator=g) < 0.5).double(), f"0 or 1{list(shape)}")
@@ -590,3 +609,207 @@ give("geometric_", case(t(5, 3), 0.4, values=False))
 give("random_.to randint_like", case(t(5, 3), 9, values=False), case(t(2, 4), 1))
 give("random_.from randint_like.low_dtype", case(t(5, 3), 2, 9, values=False), case(t(5, 3), 2, 3))
 give("multinomial", case(positive(5, 4), 2, values=False), case(positive(4), 3, True, values=False))
+
+# ---- Slices --------------------------------------------------------------------------------
+
+give(
+    "slice.Tensor",
+    case(t(5, 3), 0, 1, 4),
+    case(t(5, 4), 1, 0, 3),
+    case(t(5, 3)),
+    case(t(5, 3), 0, 0, 9223372036854775807),
+    case(t(8, 3), 0, 0, 8, 2),
+    case(t(6, 4), 0, -3, None),
+    case(t(2, 7), 1, 2, 2),
+)
+give("select.int", case(t(5, 3), 0, 2), case(t(5, 3), 1, -1), case(t(2, 4, 3), 1, 0))
+give("diagonal", case(t(5, 5)), case(t(2, 4, 3), 1, 1, 2), case(t(3, 4, 5), -1, 0, 2))
+give("flip", case(t(5, 3), [0]), case(t(5, 4, 3), [0, 2]), case(t(6, 2), []))
+give("roll", case(t(5, 3), [1], [0]), case(t(5, 4), [2, -1], [0, 1]), case(t(5, 3), [2], []))
+give("constant_pad_nd", case(t(5, 3), [1, 2]), case(t(5, 3), [0, 0, 1, 1], 1.5), case(t(5, 4), [-1, 0]))
+give(
+    "pad",
+    case(t(5, 3), [1, 2]),
+    case(t(5, 3), [0, 0, 1, 1], "constant", 1.5),
+    case(t(2, 5, 4), [1, 1], "reflect"),
+    case(t(3, 2, 5), [2, 1], "replicate"),
+    case(t(3, 2, 5), [2, 1], "circular"),
+)
+give("repeat", case(t(5, 3), [2, 1]), case(t(5), [3, 2]), case(t(5, 3), [1, 1]), case(t(2, 4), [1, 3]))
+give("repeat_interleave.self_int", case(t(5, 3), 2, 0), case(t(5, 4), 3, 1), case(t(5, 3), 2))
+give("as_strided", case(t(5, 3), [5, 3], [3, 1]), case(t(6, 2), [3, 2], [4, 1], 1))
+give("tril triu", case(t(5, 3)), case(t(2, 4, 4), 1), case(t(3, 6), -1))
+give("unfold", case(t(8, 3), 0, 2, 2), case(t(5, 7), 1, 3, 2), case(t(5, 6), 1, 6, 1))
+
+# ---- Indexing ------------------------------------------------------------------------------
+
+give("bucketize.Tensor", case(t(5, 3), SORTED), case(t(2, 4, 6), SORTED, right=True))
+give("isin.Tensor_Tensor", case(ints(0, 6, 5, 3), ints(0, 6, 4)), case(grid(2, 4), grid(3), invert=True))
+give("isin.Tensor_Scalar", case(ints(0, 3, 5, 3), 1), case(grid(2, 4), 0))
+give(
+    "gather",
+    case(t(5, 3), 0, ints(0, 5, 4, 3)),
+    case(t(5, 6), 1, ints(0, 6, 5, 2)),
+    case(t(2, 4, 3), 1, ints(0, 4, 2, 5, 2)),
+    case(t(7), 0, ints(0, 7, 3)),
+)
+give(
+    "index_select",
+    case(t(5, 3), 0, ints(0, 5, 4)),
+    case(t(5, 6), 1, ints(0, 6, 3)),
+    case(t(7), 0, ints(0, 7)),
+    case(t(2, 4, 3), -1, ints(0, 3, 5)),
+)
+give(
+    "index.Tensor",
+    case(t(5, 3), [ints(0, 5, 4)]),
+    case(t(5, 6), [None, ints(0, 6, 3)]),
+    case(t(5, 4, 3), [ints(0, 5, 4), ints(0, 4, 4)]),
+    case(t(5, 4, 3), [ints(0, 5, 4, 1), None, ints(0, 3, 6)]),
+    case(t(5, 4, 3), [ints(0, 5, 2, 3)]),
+    case(t(5, 3), [bools(5)]),
+    case(t(5, 3), [bools(5, 3)]),
+    case(t(2, 5, 4), [None, ints(0, 5, 4), ints(0, 4, 4)]),
+)
+give(
+    "index_add",
+    case(t(5, 3), 0, ints(0, 5, 4), t(4, 3)),
+    case(t(5, 6), 1, ints(0, 6, 3), t(5, 3), alpha=-2),
+    case(t(7), 0, ints(0, 7, 5), t(5)),
+)
+give("index_copy", case(t(5, 3), 0, PERMUTED, t(3, 3)), case(t(4, 6), 1, PERMUTED, t(4, 3)))
+give("index_fill.int_Scalar", case(t(5, 3), 0, ints(0, 5, 2), 1.5), case(t(4, 6), 1, ints(0, 6, 3), 0))
+give(
+    "index_put",
+    case(t(5, 3), [PERMUTED], t(3, 3)),
+    case(t(5, 3), [PERMUTED], t()),
+    case(t(5, 6), [None, PERMUTED], t(5, 3)),
+    case(t(5, 3), [ints(0, 5, 4)], t(4, 3), True),
+    case(t(5, 4, 3), [ints(0, 5, 6), ints(0, 4, 6)], t(6, 3), True),
+    case(t(5, 3), [bools(5)], t(3)),
+    case(t(5, 3), [bools(5, 3)], t()),
+)
+give(
+    "scatter.src",
+    case(t(5, 3), 0, made(lambda g: columns(g, 5, 4, 3), "columns[4, 3]"), t(4, 3)),
+    case(t(4, 6), 1, made(lambda g: columns(g, 6, 3, 4).T.contiguous(), "rows[4, 3]"), t(4, 5)),
+)
+give("scatter.value", case(t(5, 3), 0, ints(0, 5, 4, 3), 1.5), case(t(4, 6), 1, ints(0, 6, 3, 2), 0.0))
+give(
+    "scatter_add",
+    case(t(5, 3), 0, ints(0, 5, 4, 3), t(4, 3)),
+    case(t(4, 6), 1, ints(0, 6, 4, 5), t(4, 5)),
+    case(t(4, 6), 1, ints(0, 6, 3, 2), t(4, 5)),
+    case(t(7), 0, ints(0, 7, 9), t(9)),
+)
+
+# ---- Convolution and pooling ---------------------------------------------------------------
+
+give(
+    "conv1d",
+    case(t(3, 4, 7), t(6, 4, 3), t(6)),
+    case(t(2, 5, 6), t(3, 5, 2), None, [2], [1]),
+    case(t(3, 4, 7), t(6, 2, 3), t(6), [1], [1], [1], 2),
+    case(t(2, 6, 7), t(6, 1, 3), t(6), [1], [2], [2], 6),
+    case(t(4, 7), t(6, 4, 3), t(6)),
+)
+give(
+    "conv2d",
+    case(t(3, 4, 5, 6), t(5, 4, 3, 2), t(5)),
+    case(t(2, 3, 5, 5), t(4, 3, 3, 3), None, [2, 2], [1, 1]),
+    case(t(3, 4, 5, 5), t(6, 2, 3, 3), t(6), [1, 1], [1, 1], [1, 1], 2),
+)
+give("conv3d", case(t(3, 2, 3, 4, 3), t(5, 2, 2, 2, 2), t(5)))
+give("avg_pool1d", case(t(3, 5, 8), [2]), case(t(5, 6), [3], [2], [1]))
+give("max_pool1d", case(distinct(3, 5, 8), [2]), case(distinct(5, 6), [3], [2], [1]))
+give("avg_pool2d", case(t(3, 5, 4, 6), [2, 2]), case(t(5, 4, 4), [3, 3], [1, 1], [1, 1]))
+give("max_pool2d", case(distinct(3, 5, 4, 6), [2, 2]), case(distinct(5, 4, 4), [3, 3], [1, 1], [1, 1]))
+give("avg_pool3d", case(t(3, 5, 4, 2, 2), [2, 2, 2]))
+give("max_pool3d", case(distinct(3, 5, 4, 2, 2), [2, 2, 2]))
+give("adaptive_avg_pool1d", case(t(3, 5, 8), [2]), case(t(5, 6), [3]))
+give("adaptive_avg_pool2d _adaptive_avg_pool2d", case(t(3, 5, 4, 6), [2, 3]), case(t(5, 4, 4), [1, 1]))
+give("adaptive_avg_pool3d", case(t(3, 5, 4, 2, 2), [2, 1, 1]))
+give("upsample_linear1d", case(t(3, 5, 4), [7], False))
+give("upsample_nearest1d", case(t(3, 5, 4), [7]))
+give("upsample_bilinear2d upsample_bicubic2d", case(t(3, 5, 4, 3), [6, 5], True))
+give("upsample_nearest2d", case(t(3, 5, 4, 3), [6, 5]))
+
+# ---- Other ---------------------------------------------------------------------------------
+
+give("_fft_c2c", case(t(5, 4, dtype=COMPLEX), [1], 0, True), case(t(3, 4, 2, dtype=COMPLEX), [0, 2], 1, False))
+give("linalg_cross", case(t(5, 3), t(5, 3)), case(t(3, 4), t(3, 4), dim=0))
+give("linalg_inv", case(dominant(4, 3, 3)), case(dominant(5, 5)))
+give(
+    "linalg_solve_triangular",
+    case(dominant(3, 4, 4), t(3, 4, 5), upper=True),
+    case(dominant(4, 4), t(5, 4), upper=False, left=False),
+)
+give("histc", case(t(5, 3), 4, -2, 2), case(t(7), 3))
+BF16 = torch.bfloat16
+give(
+    "_grouped_mm",
+    case(t(8, 16, dtype=BF16), t(3, 16, 8, dtype=BF16), made(lambda g: torch.tensor([3, 5, 8], dtype=torch.int32), "offsets[3]")),
+    case(t(3, 8, 16, dtype=BF16), t(3, 16, 8, dtype=BF16)),
+)
+
+# ---- Lists ---------------------------------------------------------------------------------
+
+PAIR = [(5, 3), (4,)]
+
+
+def each(draw, shapes=PAIR):
+    return [draw(*shape) for shape in shapes]
+
+
+FOREACH_DOMAIN = {
+    "acos": unit, "asin": unit, "log": positive, "log10": positive, "log1p": positive, "log2": positive,
+    "lgamma": positive, "reciprocal": positive, "rsqrt": positive, "sqrt": positive, "max": distinct,
+}  # fmt: skip
+for name in (
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 max neg "
+    "reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc zero".split()
+):
+    give(f"_foreach_{name}", case(each(FOREACH_DOMAIN.get(name, t))))
+for name in "add sub mul div clamp_max clamp_min maximum minimum pow".split():
+    draw = positive if name in ("div", "pow") else t
+    give(f"_foreach_{name}.Scalar", case(each(draw), 1.5))
+    give(f"_foreach_{name}.ScalarList", case(each(draw), [1.5, 2.0]))
+    give(f"_foreach_{name}.List", case(each(draw), each(draw)))
+for name in "add mul div".split():
+    give(f"_foreach_{name}.Tensor", case(each(t), positive()))
+give("_foreach_add.List _foreach_sub.List", case(each(t), each(t), alpha=-2))
+for name in "addcmul addcdiv".split():
+    give(f"_foreach_{name}.Scalar", case(each(t), each(t), each(positive), 0.5))
+    give(f"_foreach_{name}.ScalarList", case(each(t), each(t), each(positive), [0.5, 2.0]))
+give("_foreach_lerp.Scalar", case(each(t), each(t), 0.3))
+give("_foreach_lerp.ScalarList", case(each(t), each(t), [0.3, 0.7]))
+give("_foreach_lerp.List", case(each(t), each(t), each(unit)))
+give("_foreach_norm.Scalar", *(case(each(t), p) for p in (2, 1, INF)))
+give("_foreach_copy", case(each(t), each(t)))
+
+
+def steps():
+    return [made(lambda g: torch.tensor(3.0), "step") for _ in PAIR]
+
+
+ADAM = {
+    "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-8, "maximize": False,
+}  # fmt: skip
+for name in ("_fused_adam_", "_fused_adamw_"):
+    for overload, lr in (("", 0.1), (".tensor_lr", made(lambda g: torch.tensor(0.1), "lr"))):
+        for amsgrad in (False, True):
+            give(
+                f"{name}{overload}",
+                case(each(t), each(t), each(t), each(positive), each(positive) if amsgrad else [],
+                     steps(), lr=lr, amsgrad=amsgrad, **ADAM),
+            )  # fmt: skip
+give("_fused_adagrad_", case(each(t), each(t), each(positive), steps(), lr=0.1, lr_decay=0.01,
+                             weight_decay=0.1, eps=1e-8, maximize=False))  # fmt: skip
+for overload, lr in (("", 0.1), (".tensor_lr", made(lambda g: torch.tensor(0.1).double(), "lr"))):
+    give(
+        f"_fused_sgd_{overload}",
+        case(each(t), each(t), each(t), weight_decay=0.1, momentum=0.9, lr=lr, dampening=0.1,
+             nesterov=False, maximize=False, is_first_step=False),
+        case(each(t), each(t), [], weight_decay=0.0, momentum=0.0, lr=lr, dampening=0.0,
+             nesterov=False, maximize=True, is_first_step=False),
+    )  # fmt: skip
