@@ -50,4 +50,5 @@ PYBIND11_MODULE(_torch, m) {
   init_ranks(m);
   init_dtensor(m);
   init_dispatch(m);
+  init_verify(m);
 }
