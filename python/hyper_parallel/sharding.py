@@ -79,6 +79,7 @@ def shard_module(
 
     hooks = _module_hooks(model, forward, mesh)
     moves = _parameter_moves(model, parameters, mesh)
+    _torch.distribute_tensor(torch.empty(0), Layout_.replicated(mesh), None)  # raises if no member
     for module, hook in hooks:
         if isinstance(hook, _InputHook):
             module.register_forward_pre_hook(hook, with_kwargs=True)
