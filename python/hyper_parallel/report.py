@@ -39,11 +39,11 @@ class CommRow:
 class CommReport:
     """Record the collectives of the calling rank inside a ``with`` block.
 
-        with comm_report() as report:
-            loss = model(tokens)
-            loss.backward()
-        print(report.table())
-        report.count(kind="all_reduce", phase="forward")
+    with comm_report() as report:
+        loss = model(tokens)
+        loss.backward()
+    print(report.table())
+    report.count(kind="all_reduce", phase="forward")
     """
 
     def __init__(self) -> None:
@@ -141,9 +141,7 @@ class CommReport:
             )
             for row in self.rows
         ]
-        sums = _html_table(
-            ("phase", "collective", "axes", "count", "bytes a rank"), self._sums()
-        )
+        sums = _html_table(("phase", "collective", "axes", "count", "bytes a rank"), self._sums())
         page = _PAGE.format(
             title=html.escape(title), sums=sums, details=_html_table(columns, details)
         )
@@ -225,9 +223,7 @@ def _recording() -> list[CommReport]:
 
 def _collect() -> None:
     """Give what was recorded to all reports, and end the record."""
-    rows = [
-        CommRow(**{**row, "bytes": round(row["bytes"])}) for row in _torch.stop_record()
-    ]
+    rows = [CommRow(**{**row, "bytes": round(row["bytes"])}) for row in _torch.stop_record()]
     for report in _recording():
         report._rows += rows
 

@@ -76,7 +76,9 @@ def test_several_outputs():
             assert len(values) == 3
             plain.grad = None
             wanted = outputs(whole, plain)
-            sum(weight * each.sum() for weight, each in zip(weights, wanted, strict=True)).backward()
+            sum(
+                weight * each.sum() for weight, each in zip(weights, wanted, strict=True)
+            ).backward()
             torch.testing.assert_close(grad.full_tensor(), plain.grad)
 
 
@@ -94,7 +96,10 @@ def test_modules_and_plain_weights():
     with torch.no_grad():
         module.weight.copy_(value(5, 6))
         module.bias.zero_()
-    plan = {"parameter": {"weight": LAYOUT("tp", "None")}, "forward": {"input": LAYOUT("dp", "None")}}
+    plan = {
+        "parameter": {"weight": LAYOUT("tp", "None")},
+        "forward": {"input": LAYOUT("dp", "None")},
+    }
     hp.shard_module(module, plan)
     extra = torch.ones(5, dtype=f64, requires_grad=True)
     weights = [*module.parameters(), extra]

@@ -68,9 +68,7 @@ def check_step(sharded, plain, *inputs, plan_inputs=None):
     torch.testing.assert_close(out.full_tensor(), want)
     out.square().sum().backward()
     want.square().sum().backward()
-    for (name, p), (_, q) in zip(
-        sharded.named_parameters(), plain.named_parameters(), strict=True
-    ):
+    for (name, p), (_, q) in zip(sharded.named_parameters(), plain.named_parameters(), strict=True):
         assert p.grad.layout == p.layout, name
         torch.testing.assert_close(p.grad.full_tensor(), q.grad)
 
@@ -146,7 +144,9 @@ def test_dtensor_inputs_are_redistributed_and_others_left_alone():
     check_step(model, filled(Mlp()), batch(), plan_inputs=[given])
     scale = torch.tensor(2.0, dtype=f64)
     torch.testing.assert_close(model(batch(), scale).full_tensor(), filled(Mlp())(batch(), 2.0))
-    torch.testing.assert_close(model(scale=3.0, x=batch()).full_tensor(), filled(Mlp())(batch(), 3.0))
+    torch.testing.assert_close(
+        model(scale=3.0, x=batch()).full_tensor(), filled(Mlp())(batch(), 3.0)
+    )
 
 
 @on_ranks(4)
@@ -177,9 +177,7 @@ def test_tied_parameters_stay_tied():
     assert model.one.weight.layout == LAYOUT("tp", "None")
     assert len(list(model.parameters())) == 1
     check_step(model, filled(Tied()), batch())
-    twice = {
-        "parameter": {"one.weight": LAYOUT("tp", "None"), "two.weight": LAYOUT("None", "tp")}
-    }
+    twice = {"parameter": {"one.weight": LAYOUT("tp", "None"), "two.weight": LAYOUT("None", "tp")}}
     text = refused(UsageError, "HP-S021", shard_module, filled(Tied()), twice)
     assert "one.weight = two.weight" in text
 
@@ -280,7 +278,7 @@ def test_results_of_all_shapes():
     assert run(lambda x: x, {"out": split}).layout == split
     assert [y.layout for y in run(lambda x: (x, x), (split, rows))] == [split, rows]
     assert [y.layout for y in run(lambda x: [x, x], {"a": split, "b": None})] == [split, WHOLE]
-    assert run(lambda x: {"a": x, "b": 3}, {"a": rows}) ["a"].layout == rows
+    assert run(lambda x: {"a": x, "b": 3}, {"a": rows})["a"].layout == rows
     assert run(lambda x: Pair(x, x), {"two": rows}).two.layout == rows
     assert run(lambda x: Pair(x, x), [split, rows]).one.layout == split
     assert run(lambda x: Result(x), {"value": rows, "extra": split}).value.layout == rows
@@ -356,9 +354,7 @@ def test_mistakes_in_a_plan_change_nothing():
     refuse("HP-L020", {"parameter": {"up.weight": LAYOUT}})
     refuse("HP-L028", {"parameter": {"up.weight": 3}}, device_mesh=LAYOUT)
     lazy = nn.Sequential(nn.LazyLinear(3))
-    text = refused(
-        UsageError, "HP-S022", shard_module, lazy, {"parameter": {"0.weight": ok}}
-    )
+    text = refused(UsageError, "HP-S022", shard_module, lazy, {"parameter": {"0.weight": ok}})
     assert "0.weight" in text or "0.bias" in text
 
 
