@@ -15,7 +15,7 @@ struct Record {
 
 thread_local std::unique_ptr<Record> record;
 
-void add(const plan::Step& step, const TensorMeta& meta, bool backward) {
+void add(const plan::Step& step, const TensorMeta& meta, bool backward, int joined) {
   if (!step.communicates()) return;
   CommRow row;
   row.kind = plan::to_string(step.kind);
@@ -27,6 +27,7 @@ void add(const plan::Step& step, const TensorMeta& meta, bool backward) {
   }
   row.bytes = step.bytes;
   row.backward = backward;
+  row.joined = joined;
   const Cause& cause = current_cause();
   if (cause.op != nullptr) row.op = *cause.op;
   if (cause.reason != nullptr) row.reason = *cause.reason;

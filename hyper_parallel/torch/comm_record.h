@@ -19,6 +19,7 @@ struct CommRow {
   TensorMeta meta;                 // global shape of the tensor
   std::string from;                // layouts before and after
   std::string to;
+  int joined = 0;                  // rows of one number, if not 0, are one collective
 };
 
 /// Record the collectives of the calling thread from now on. Records do not nest: starting again

@@ -49,7 +49,7 @@ void finish(const std::vector<at::Tensor>& leaves) {
     grads.push_back(grad);
   }
   if (plans.empty()) return;
-  std::vector<at::Tensor> done = execute_coalesced(plans, locals);
+  std::vector<at::Tensor> done = execute_coalesced(plans, locals, true);
   for (std::size_t i = 0; i < grads.size(); ++i) {
     impl_of(grads[i])->set(done[i], plans[i]->to, grads[i].sizes());
   }

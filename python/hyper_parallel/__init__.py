@@ -1,6 +1,6 @@
 """Write a model for one device, state how tensors lie over a mesh, and run it on many."""
 
-import torch as _load_torch_first  # noqa: F401, I001  (the libraries below link to it)
+import torch as _load_torch_first  # noqa: F401  (the libraries below link to it)
 
 from hyper_parallel._core import plan
 from hyper_parallel.dtensor import DTensor, distribute_tensor, empty, full, ones, zeros

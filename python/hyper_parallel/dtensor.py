@@ -393,9 +393,7 @@ def _same_on_copies(local: torch.Tensor, layout: Layout_) -> torch.Tensor:
     if not names:
         return local
     copies = mesh.sub_mesh(names, rank())
-    value = _torch.distribute_tensor(
-        local.detach(), Layout_.replicated(copies), copies.ranks[0]
-    )
+    value = _torch.distribute_tensor(local.detach(), Layout_.replicated(copies), copies.ranks[0])
     made = local.clone()
     with torch.no_grad():
         made.copy_(_torch.local(value))

@@ -184,7 +184,7 @@ class Inputs:
                         "HP-S007",
                         f'sharding plan: {where} has no argument named "{name}"',
                         **near_facts("arguments", str(name), known),
-                        **{"arguments": ", ".join(known) or "none"},
+                        arguments=", ".join(known) or "none",
                     )
         else:
             self.by_name = None

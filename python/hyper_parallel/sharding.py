@@ -1,4 +1,4 @@
-"""Sharding plans: state how parameters, inputs and results of a model lie, and train it as it is."""
+"""Sharding plans: state how parameters, inputs and results of a model lie over a mesh."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def shard_module(
     Args:
         model: a module or a function.
         sharding_plan: ``parameter`` maps names to layouts; ``forward`` maps ``input``, ``output``,
-            ``<module>.input`` and ``<module>.output`` to the layouts of arguments and results. Names
-            may have wildcards (``*`` within one part, ``**`` across parts); the closest key counts.
+            ``<module>.input`` and ``<module>.output`` to the layouts of arguments and results.
+            Keys may have wildcards (``*`` within a part, ``**`` across parts); the closest counts.
             A layout is a ``Layout``, placements, or names such as ``("dp", "None")``; None leaves
             a value alone; lists and dicts reach values inside lists, dicts and dataclasses.
         device_mesh: needed only where no entry is a ``Layout``.
@@ -79,6 +79,7 @@ def shard_module(
 
     hooks = _module_hooks(model, forward, mesh)
     moves = _parameter_moves(model, parameters, mesh)
+    _torch.distribute_tensor(torch.empty(0), Layout_.replicated(mesh), None)  # raises if no member
     for module, hook in hooks:
         if isinstance(hook, _InputHook):
             module.register_forward_pre_hook(hook, with_kwargs=True)
@@ -98,9 +99,7 @@ def shard(
     src_data_rank: int | None = None,
 ) -> M:
     """Do what ``shard_module`` does; its older name."""
-    return shard_module(
-        model, sharding_plan, device_mesh=device_mesh, src_data_rank=src_data_rank
-    )
+    return shard_module(model, sharding_plan, device_mesh=device_mesh, src_data_rank=src_data_rank)
 
 
 # ---- The plan ------------------------------------------------------------------------------

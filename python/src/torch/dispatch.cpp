@@ -61,8 +61,9 @@ void init_dispatch(py::module_& m) {
       d["op"] = row.op;
       d["reason"] = row.reason;
       d["tensor"] = to_string(row.meta);
-      d["from"] = row.from;
-      d["to"] = row.to;
+      d["source"] = row.from;
+      d["target"] = row.to;
+      d["joined"] = row.joined;
       out.append(d);
     }
     return out;
