@@ -77,14 +77,14 @@ void collect(nn::Module& module, const std::string& prefix, std::vector<Place>& 
 
 void check_place(const Place& place, const Mesh* mesh, const Layout* layout) {
   if (layout != nullptr && layout->mesh() != mesh) {
-    throw UsageError(Message("HP-P003", "shard_parameters: the layout of \"" + place.name +
+    throw UsageError(Message("HP-P030", "shard_parameters: the layout of \"" + place.name +
                                             "\" lies on another mesh")
                          .fact("mesh", mesh->to_string())
                          .fact("layout", to_string_with_mesh(layout)));
   }
   if (!torch_layer::is_dtensor(*place.listed) && place.member == nullptr) {
     throw UsageError(
-        Message("HP-P004",
+        Message("HP-P031",
                 "shard_parameters: \"" + place.name + "\" is held by a layer of an unknown kind")
             .fact("parameter", torch_layer::describe(*place.listed))
             .hint("register_parameter(name, distribute_tensor(value, layout)) in that layer"));
@@ -120,7 +120,7 @@ void shard_parameters(nn::Module& module, const Mesh* mesh, const ParameterPlan&
     Target& target = targets[places[i].listed->unsafeGetTensorImpl()];
     if (layout == nullptr || layout == target.layout) continue;
     if (target.layout != nullptr) {
-      throw UsageError(Message("HP-P005", "shard_parameters: tied parameters with two layouts")
+      throw UsageError(Message("HP-P032", "shard_parameters: tied parameters with two layouts")
                            .fact(*target.name, target.layout->to_string())
                            .fact(places[i].name, layout->to_string())
                            .hint("name one of them only"));
