@@ -120,7 +120,7 @@ void shard_parameters(nn::Module& module, const Mesh* mesh, const ParameterPlan&
     Target& target = targets[places[i].listed->unsafeGetTensorImpl()];
     if (layout == nullptr || layout == target.layout) continue;
     if (target.layout != nullptr) {
-      throw UsageError(Message("HP-P032", "shard_parameters: tied parameters with two layouts")
+      throw UsageError(Message("HP-P021", "shard_parameters: tied parameters with two layouts")
                            .fact(*target.name, target.layout->to_string())
                            .fact(places[i].name, layout->to_string())
                            .hint("name one of them only"));
