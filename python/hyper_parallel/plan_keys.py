@@ -48,7 +48,7 @@ def assign(
         found = [name for name in known if matches(pattern, name)]
         if not found:
             raise usage_error(
-                "HP-S001",
+                "HP-P001",
                 f'sharding plan: "{pattern}" in "{part}" matches no {kind}',
                 **near_facts(f"{kind}s", pattern, known),
             )
@@ -58,7 +58,7 @@ def assign(
                 chosen[name] = (pattern, value)
             elif _closeness(pattern) == _closeness(other[0]):
                 raise usage_error(
-                    "HP-S002",
+                    "HP-P002",
                     f'sharding plan: two keys of "{part}" are equally close to {kind} "{name}"',
                     keys=f'"{other[0]}", "{pattern}"',
                     hint="name it whole, or make one key closer",

@@ -108,26 +108,26 @@ def shard(
 def _check_plan(plan: Any) -> None:
     if not isinstance(plan, Mapping):
         raise usage_error(
-            "HP-S010",
+            "HP-P010",
             f"a sharding plan is a dict, not {type(plan).__name__}",
             hint='{"parameter": {...}, "forward": {...}}',
         )
     for part, entries in plan.items():
         if part not in _PARTS:
             raise usage_error(
-                "HP-S011",
+                "HP-P011",
                 f'sharding plan: no part is named "{part}"',
                 parts=", ".join(_PARTS),
             )
         if entries is not None and not isinstance(entries, Mapping):
             raise usage_error(
-                "HP-S010",
+                "HP-P010",
                 f'sharding plan: "{part}" is a dict by name, not {type(entries).__name__}',
             )
     for key, spec in (plan.get("forward") or {}).items():
         if key.rpartition(".")[2] not in _ENDS:
             raise usage_error(
-                "HP-S012",
+                "HP-P012",
                 f'sharding plan: "{key}" in "forward" ends neither with input nor with output',
                 **near_facts("ends", key.rpartition(".")[2], _ENDS),
             )
@@ -144,14 +144,14 @@ def _find_mesh(parameters: dict[str, Any], forward: dict[str, Any], device_mesh:
     if len(found) > 1:
         (one, where), (other, there) = list(found.items())[:2]
         raise usage_error(
-            "HP-S013",
+            "HP-P013",
             "sharding plan: layouts of different meshes",
             first=f"{one} in {where}",
             second=f"{other} in {there}",
         )
     if not found:
         raise usage_error(
-            "HP-S014",
+            "HP-P014",
             "sharding plan: no entry brings a mesh",
             hint="use layouts made by Layout(...), or give device_mesh=",
         )
@@ -182,7 +182,7 @@ class _Move:
     def ask(self, key: str, layout: Layout_) -> None:
         if self.layout is not None and self.layout != layout:
             raise usage_error(
-                "HP-S021",
+                "HP-P021",
                 f"sharding plan: tied parameter {' = '.join(self.names)} has two layouts",
                 first=f'"{self.key}": {self.layout}',
                 second=f'"{key}": {layout}',
@@ -219,7 +219,7 @@ def _parameter_moves(model: nn.Module, plan: dict[str, Any], mesh: Mesh) -> list
     for name, tensor in held.items():
         if nn.parameter.is_lazy(tensor):
             raise usage_error(
-                "HP-S022",
+                "HP-P022",
                 f'parameter "{name}" has no shape yet',
                 hint="run the model once before it is sharded",
             )
@@ -252,7 +252,7 @@ def _check_same_mesh(move: _Move, mesh: Mesh) -> None:
     own = _torch.layout(move.tensor).mesh
     if own != mesh:
         raise usage_error(
-            "HP-S023",
+            "HP-P023",
             f'parameter "{move.names[0]}" is sharded already, on another mesh',
             parameter=_torch.layout(move.tensor).to_string_with_mesh(),
             plan=mesh,
@@ -299,7 +299,7 @@ def _module_hooks(
         other, before = done.setdefault((id(module), end), (key, spec))
         if other is not key or before is not spec:
             raise usage_error(
-                "HP-S024",
+                "HP-P024",
                 f'sharding plan: two keys of "forward" are for one module, "{path}"',
                 keys=f'"{other}", "{key}"',
             )
@@ -319,12 +319,12 @@ def _shard_function(
 ) -> M:
     if not callable(function):
         raise usage_error(
-            "HP-S015", f"a module or a function is sharded, not {type(function).__name__}"
+            "HP-P015", f"a module or a function is sharded, not {type(function).__name__}"
         )
     name = getattr(function, "__name__", type(function).__name__)
     if parameters:
         raise usage_error(
-            "HP-S016",
+            "HP-P016",
             f'sharding plan: the function {name} has no parameters, but the plan has "parameter"',
             parameters=", ".join(parameters),
         )

@@ -21,7 +21,7 @@ Policy parse_policy(const std::string& text) {
   if (text == "auto") return Policy::automatic;
   if (text == "strict") return Policy::strict;
   throw UsageError(
-      Message("HP-D030", "unknown policy \"" + text + "\"").fact("policies", "auto, strict"));
+      Message("HP-D032", "unknown policy \"" + text + "\"").fact("policies", "auto, strict"));
 }
 
 std::string name_of(Policy policy) { return policy == Policy::strict ? "strict" : "auto"; }
