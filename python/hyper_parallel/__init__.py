@@ -12,6 +12,7 @@ from hyper_parallel.placement import Partial, Placement, Replicate, Shard
 from hyper_parallel.ranks import init_process_group, rank, run_local, world_size
 from hyper_parallel.report import CommReport, CommRow, comm_report, explain
 from hyper_parallel.sharding import shard, shard_module
+from hyper_parallel.verifier import verify
 
 __all__ = [
     "CommError",
@@ -44,6 +45,7 @@ __all__ = [
     "run_local",
     "shard",
     "shard_module",
+    "verify",
     "world_size",
     "zeros",
 ]
