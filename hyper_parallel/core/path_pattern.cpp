@@ -111,9 +111,17 @@ std::vector<int> closest_patterns(const std::vector<std::string>& patterns,
       if (closeness(pattern) > closeness(other)) chosen[n] = p;
     }
     if (!used) {
-      throw UsageError(
-          Message("HP-P001", "sharding plan: \"" + pattern + "\" matches no " + std::string(what))
-              .fact("near", join(near_names(pattern, names))));
+      Message message("HP-P001",
+                      "sharding plan: \"" + pattern + "\" matches no " + std::string(what));
+      const std::vector<std::string> near = near_names(pattern, names);
+      if (!near.empty()) {
+        message.fact("near", join(near));
+      } else {
+        const std::size_t shown = std::min<std::size_t>(names.size(), 20);
+        message.fact("names", join({names.begin(), names.begin() + static_cast<long>(shown)}) +
+                                  (shown < names.size() ? ", ..." : ""));
+      }
+      throw UsageError(message);
     }
   }
   return chosen;

@@ -15,6 +15,10 @@ class InternalError(RuntimeError):
 def near_names(name: str, known: Sequence[str]) -> list[str]:
     """The names among ``known`` closest to ``name``, best first, at most three."""
 
+def path_matches(pattern: str, name: str) -> bool: ...
+def closest_patterns(patterns: Sequence[str], names: Sequence[str], what: str) -> list[int]:
+    """For each name the index of the pattern that names it most closely, -1 for none."""
+
 class Placement:
     """How one tensor lies along one mesh axis."""
 

@@ -227,6 +227,9 @@ class DTensor(torch.Tensor):
             text += ", requires_grad=True"
         return text + ")"
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
+
     def tolist(self) -> Any:
         """Get the whole value as nested lists; all ranks must call it."""
         return self.detach().full_tensor().tolist()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import torch
 
 from hyper_parallel import _torch
-from hyper_parallel._core import Layout_, Mesh
+from hyper_parallel._core import Layout_, Mesh, closest_patterns
 from hyper_parallel.errors import near_facts, usage_error
 from hyper_parallel.layout import is_layout_spec, mesh_of_spec, resolve_layout
+
+T = TypeVar("T")
 
 
 def meshes_of(spec: Any) -> list[Mesh]:
@@ -27,6 +29,21 @@ def meshes_of(spec: Any) -> list[Mesh]:
     if not isinstance(spec, (list, tuple, type({}.values()))):
         return []
     return [found for each in spec for found in meshes_of(each)]
+
+
+def assign(patterns: Mapping[str, T], names: Iterable[str], kind: str) -> dict[str, tuple[str, T]]:
+    """Give each name the pattern that names it most closely, and its value.
+
+    Args:
+        patterns: with wildcards: ``*`` and ``?`` within a part of a dotted name, ``**`` across.
+        kind: what names are, for errors.
+
+    Raises:
+        UsageError: a pattern that matches nothing, or two that are equally close.
+    """
+    known, items = list(names), list(patterns.items())
+    places = closest_patterns([pattern for pattern, _ in items], known, kind)
+    return {name: items[i] for name, i in zip(known, places, strict=True) if i >= 0}
 
 
 def check_spec(spec: Any, where: str) -> None:

@@ -178,8 +178,7 @@ class Explanation(CommReport):
                 f"{row.kind} over {' '.join(row.axes)}",
                 f"{row.tensor} {row.source} -> {row.target}",
                 f"{row.bytes:,} bytes",
-                f"for {row.op}" if row.op else "asked for by the program",
-                row.reason,
+                _cause(row),
             )
             for row in self.rows
         ]
@@ -226,6 +225,14 @@ def _collect() -> None:
     rows = [CommRow(**{**row, "bytes": round(row["bytes"])}) for row in _torch.stop_record()]
     for report in _recording():
         report._rows += rows
+
+
+def _cause(row: CommRow) -> str:
+    if row.op:
+        return f"for {row.op}: {row.reason}"
+    if row.reason:
+        return row.reason
+    return "for a gradient" if row.phase == "backward" else "asked for by the program"
 
 
 def _aligned(lines: list[tuple[str, ...]], right: tuple[int, ...]) -> str:

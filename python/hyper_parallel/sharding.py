@@ -14,8 +14,7 @@ from hyper_parallel._core import Layout_, Mesh
 from hyper_parallel.errors import near_facts, usage_error
 from hyper_parallel.layout import resolve_layout
 from hyper_parallel.mesh import as_mesh
-from hyper_parallel.plan_keys import assign
-from hyper_parallel.plan_values import Inputs, apply_spec, check_spec, meshes_of
+from hyper_parallel.plan_values import Inputs, apply_spec, assign, check_spec, meshes_of
 
 __all__ = ["shard", "shard_module"]
 
@@ -212,7 +211,7 @@ def _parameter_moves(model: nn.Module, plan: dict[str, Any], mesh: Mesh) -> list
     """Work out the layout of every parameter; change nothing."""
     held: dict[str, torch.Tensor] = dict(model.named_parameters(remove_duplicate=False))
     buffers: dict[str, torch.Tensor] = dict(model.named_buffers(remove_duplicate=False))
-    chosen = assign(plan, [*held, *buffers], part="parameter", kind="parameter")
+    chosen = assign(plan, [*held, *buffers], "parameter")
     held.update((name, buffer) for name, buffer in buffers.items() if name in chosen)
 
     moves: dict[int, _Move] = {}
@@ -293,7 +292,7 @@ def _module_hooks(
     made: list[tuple[nn.Module, _InputHook | _OutputHook]] = []
     registered: dict[str, set[int]] = {end: set() for end in _ENDS}
     done: dict[tuple[int, str], tuple[str, Any]] = {}  # a shared module has several names
-    for name, (key, spec) in assign(forward, known, part="forward", kind="module").items():
+    for name, (key, spec) in assign(forward, known, "module").items():
         path, _, end = name.rpartition(".")
         module = modules[path]
         other, before = done.setdefault((id(module), end), (key, spec))
@@ -328,7 +327,7 @@ def _shard_function(
             f'sharding plan: the function {name} has no parameters, but the plan has "parameter"',
             parameters=", ".join(parameters),
         )
-    assign(forward, _ENDS, part="forward", kind="end of a function")
+    assign(forward, _ENDS, "end of a function")
     inputs = Inputs(forward.get("input"), mesh, function, f"input of {name}")
     output = forward.get("output")
 

@@ -3,15 +3,15 @@
 import pytest
 
 from hyper_parallel import Layout, UsageError
-from hyper_parallel.plan_keys import assign, matches
-from hyper_parallel.plan_values import Inputs, check_spec, meshes_of
+from hyper_parallel._core import path_matches as matches
+from hyper_parallel.plan_values import Inputs, assign, check_spec, meshes_of
 
 LAYOUT = Layout((2, 2), ("dp", "tp"))
 NAMES = ["embed.weight", "layers.0.q.weight", "layers.1.q.weight", "layers.1.mlp.up.weight", "w"]
 
 
 def chosen(*patterns):
-    found = assign({p: p for p in patterns}, NAMES, part="parameter", kind="parameter")
+    found = assign({p: p for p in patterns}, NAMES, "parameter")
     return {name: key for name, (key, _) in found.items()}
 
 

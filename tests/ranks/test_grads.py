@@ -187,11 +187,12 @@ def test_pending_gradients_add_to_finished_ones():
 def test_all_pending_sums_are_one_collective():
     weights = [put(value(6, seed=i), "None").requires_grad_() for i in range(5)]
     x = put(value(4, 6), ("dp", "tp"), "None")
-    loss = sum((x @ w).square().sum() for w in weights)
+    terms = [(x @ w).square().sum() for w in weights]
     with hp.comm_report() as report:
-        loss.backward()
-    assert report.count(kind="all_reduce") == 1, report
-    assert all(row.phase == "backward" for row in report.rows)
+        sum(terms[1:], terms[0]).backward()
+    assert len(report.rows) == 5 and report.count(kind="all_reduce") == 1, report
+    assert all(row.phase == "backward" and row.joined for row in report.rows)
+    assert report.rows[0].reason == "gradient of a replicated leaf"
 
 
 # ---- Settings ------------------------------------------------------------------------------
