@@ -35,7 +35,9 @@ test::Locals numbers(const Layout* layout, const Shape& sizes, int salt) {
   for (const auto& at : test::coordinates(layout->mesh())) {
     test::Local local;
     for (std::size_t i = 0; i < test::held(layout, sizes, at).size(); ++i) {
-      local.push_back(static_cast<double>((i * 31 + out.size() * 17 + static_cast<std::size_t>(salt)) % 13) - 6);
+      local.push_back(
+          static_cast<double>((i * 31 + out.size() * 17 + static_cast<std::size_t>(salt)) % 13) -
+          6);
     }
     out.push_back(std::move(local));
   }
