@@ -1,6 +1,7 @@
 #include "hyper_parallel/core/error.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 namespace hyper_parallel {
@@ -23,6 +24,18 @@ std::string Message::text() const {
     out += "\n  " + name + std::string(width - name.size() + 2, ' ') + value;
   }
   return out;
+}
+
+namespace {
+
+std::atomic<ErrorHook> error_hook{nullptr};
+
+}  // namespace
+
+void set_error_hook(ErrorHook hook) { error_hook.store(hook); }
+
+void translate_error(const Error& error) {
+  if (const ErrorHook hook = error_hook.load()) hook(error);
 }
 
 void check_internal(bool condition, std::string_view what) {

@@ -69,6 +69,24 @@ class InternalError : public Error {
   using Error::Error;
 };
 
+/// Where errors leave the library through a host that knows other exceptions (Python, under torch's
+/// own bindings), this hook gives them the host's form. It is called with the error that is being
+/// thrown and may throw in its place; null, the default, leaves it alone.
+using ErrorHook = void (*)(const Error& error);
+void set_error_hook(ErrorHook hook);
+
+/// Call `f`; errors of this library that leave it go through the hook.
+void translate_error(const Error& error);
+template <class F>
+decltype(auto) at_border(F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    translate_error(error);
+    throw;
+  }
+}
+
 /// Throw `InternalError` naming `what` unless `condition` holds.
 void check_internal(bool condition, std::string_view what);
 

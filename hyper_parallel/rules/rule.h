@@ -62,6 +62,7 @@ struct Factor {
   ReduceOp reduce = ReduceOp::sum;
   std::int64_t block = 1;   // chunk boundaries only at multiples of it
   std::string handler;      // not empty: where it is split the op is run by this handler
+  bool nonempty = false;    // no rank may hold an empty piece (max over nothing fails)
 };
 
 /// How the dims of one tensor of the op are made of factors: for each dim the factors, major to
@@ -69,9 +70,13 @@ struct Factor {
 struct TensorMap {
   std::vector<std::vector<int>> dims;
   Shape sizes;              // global; for results this is what the op returns
-  bool linear = false;      // P(sum) passes through this operand if all others are R
+  std::vector<Shape> segments;  // beside dims, or empty: a dim that is a row of parts of these
+                                // sizes, each cut on its own by the dim's one factor (cat, split)
+  bool linear = false;      // P passes through this operand, see `term`
+  int term = 0;             // the result is a sum of terms, each linear in each of its operands
   bool addend = false;      // where the axis splits a sum this operand must be P(sum), or is masked
   bool shape_only = false;  // its values do not matter: any layout will do, P too
+  bool ignore_pin = false;  // listed as written by the schema, but not written in this call
   bool present = true;
 };
 
@@ -79,7 +84,8 @@ struct TensorMap {
 struct Rewrite {
   enum class Kind : std::uint8_t {
     local_shape,  // the local shape of result `tensor`
-    local_size,   // the local length of dim `dim` of operand `tensor`
+    local_size,   // the local length of dim `dim` of result `tensor`
+    local_sizes,  // the list of the local lengths of dim `dim` of all results
   };
   Kind kind;
   std::string argument;
@@ -87,13 +93,17 @@ struct Rewrite {
   int dim = 0;
 };
 
-/// How partial operands pass.
+/// Which kinds of partial pass. P passes when each term has exactly one operand that is P (of one
+/// kind) and the others are R: `a * b` is one term, `a + b` are two. For avg, max and min a term
+/// may also be R: a value that ranks share is its own average, maximum and minimum.
 enum class PartialRule : std::uint8_t {
-  none,      // operands marked `linear` alone (P(sum), P(avg)), the others R
-  additive,  // all operands partial of one kind together (add, cat, stack), and `linear` ones too
-  monotone,  // unary increasing: every P(max), P(min) passes
-  any,       // moves values only (view, transpose, slice): every kind passes
+  linear,    // sum and avg
+  monotone,  // max and min: unary increasing functions
+  any,       // moves values only (view, transpose, cat): every kind
+  one,       // `partial_op` alone: max over a dim of P(max)
 };
+
+struct Part;
 
 /// A rule after letters met sizes and attributes: all that the engine needs.
 struct ConcreteRule {
@@ -101,11 +111,21 @@ struct ConcreteRule {
   std::vector<TensorMap> inputs;   // beside Call::inputs
   std::vector<TensorMap> outputs;  // tensor results, lists flattened
   std::vector<Rewrite> rewrites;
-  PartialRule partial = PartialRule::none;
+  PartialRule partial = PartialRule::linear;
+  ReduceOp partial_op = ReduceOp::sum;
   std::string handler;       // not empty: always run by this handler, whatever is split
   bool random = false;       // draws random numbers for each element of the result
   bool aliases = false;      // results are views of the first operand
   bool dynamic = false;      // result shapes depend on values: every factor is blocked
+  std::vector<std::pair<int, int>> writes;  // (input, output): one tensor, so one layout
+  std::vector<Part> parts;   // not empty: independent calls in one (foreach, fused), see Part
+};
+
+/// One of the calls that a list op stands for: a rule over some operands and results of the whole.
+struct Part {
+  ConcreteRule rule;
+  std::vector<int> inputs;
+  std::vector<int> outputs;
 };
 
 /// One row: an op and its rule in the notation of docs/notation.md. `doc` is one line.
@@ -145,6 +165,8 @@ struct Inference {
   bool random = false;
   bool aliases = false;
   bool dynamic = false;
+  std::vector<Inference> parts;        // beside ConcreteRule::parts; handler is then "each", or
+                                       // empty if no part has one
 };
 
 /// Look the row of `op` up ("aten::mm" or "aten::sum.dim_IntList"); null if there is none.

@@ -35,7 +35,7 @@ struct DownNode final : Node {
   variable_list apply(variable_list&& grads) override {
     const at::Tensor& g = grads[0];
     if (!g.defined()) return {at::Tensor()};
-    check_fresh();
+    at_border([&] { check_fresh(); });
     if (!is_dtensor(g)) {
       return {convert_cotangent(g, Layout::replicated(layout->mesh()), layout->dual(), sizes)};
     }

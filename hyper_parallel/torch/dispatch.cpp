@@ -57,7 +57,7 @@ void run_on_plain(Frame& f, const Operands& operands) {
   f.op.callBoxed(f.stack);
 }
 
-void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpInfo& info = op_info(op);
   Frame frame(op, info, stack);
   switch (info.kind) {
@@ -77,6 +77,10 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
       dispatch(frame);
       return;
   }
+}
+
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  at_border([&] { route(op, stack); });
 }
 
 }  // namespace

@@ -42,6 +42,14 @@ void read_call(const Frame& frame, Operands& operands, PlanKey& key);
 /// Infer and price: the slow path of a call that was not seen before.
 std::unique_ptr<OpPlan> make_plan(const Frame& frame, const Operands& operands);
 
+/// The call as rules see it. Plain tensors have no layout.
+rules::Call make_call(const Frame& frame, const Operands& operands);
+
+/// The plan of a call whose strategy is chosen; `make_plan` above takes the cheapest, the verifier
+/// each one.
+std::unique_ptr<OpPlan> make_plan(const Frame& frame, const Operands& operands,
+                                  const rules::Call& call, rules::Inference inference);
+
 /// Run `plan` and leave wrapped results on the stack.
 void run_plan(Frame& frame, const OpPlan& plan, Operands& operands);
 

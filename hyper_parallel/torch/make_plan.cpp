@@ -39,39 +39,6 @@ rules::Attr attribute(const c10::Argument& schema, const c10::IValue& v) {
   return std::monostate{};
 }
 
-rules::Call make_call(const Frame& f, const Operands& operands) {
-  rules::Call call;
-  call.op = f.info.name;
-  call.mesh = operands.mesh;
-  std::size_t next = 0;
-  const auto& schema = f.op.schema().arguments();
-  for (std::size_t i = 0; i < f.count(); ++i) {
-    const OpInfo::Argument& a = f.info.arguments[i];
-    if (!a.tensor && !a.list) {
-      if (a.keyed) call.attrs.emplace(schema[i].name(), attribute(schema[i], f.argument(i)));
-      continue;
-    }
-    std::size_t members = 0;
-    while (next + members < operands.tensors.size() &&
-           operands.argument[next + members] == static_cast<int>(i)) {
-      ++members;
-    }
-    for (std::size_t k = 0; k < members; ++k) {
-      const at::Tensor& t = operands.tensors[next + k];
-      rules::Operand o;
-      o.name = schema[i].name() + (a.list ? "[" + std::to_string(k) + "]" : "");
-      o.present = t.defined();
-      if (t.defined()) o.meta = meta_of(t);
-      if (is_dtensor(t)) o.layout = impl_of(t)->layout();
-      o.pinned = a.written;
-      if (!a.out) call.inputs.push_back(std::move(o));
-    }
-    if (!a.out) call.list_lengths.push_back(a.list ? static_cast<int>(members) : -1);
-    next += members;
-  }
-  return call;
-}
-
 /// Every operand whole, results whole, whatever the op does.
 std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands) {
   auto plan = std::make_unique<OpPlan>();
@@ -114,20 +81,57 @@ std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands
   return plan;
 }
 
-c10::IValue rewritten(const rules::Rewrite& r, const rules::Inference& inference,
-                      const rules::Call& call) {
+c10::IValue rewritten(const rules::Rewrite& r, const rules::Inference& inference) {
+  using Kind = rules::Rewrite::Kind;
+  const auto& here = my_coordinate(inference.outputs[0]->mesh());
+  const auto length = [&](std::size_t output) {
+    return local_size(inference.outputs[output], r.dim,
+                      inference.output_sizes[output][static_cast<std::size_t>(r.dim)], here);
+  };
   const auto index = static_cast<std::size_t>(r.tensor);
-  const auto& here = my_coordinate(call.mesh);
-  if (r.kind == rules::Rewrite::Kind::local_shape) {
-    return c10::IValue(
-        local_shape(inference.outputs[index], inference.output_sizes[index], here));
+  if (r.kind == Kind::local_size) return length(index);
+  if (r.kind == Kind::local_shape) {
+    return local_shape(inference.outputs[index], inference.output_sizes[index], here);
   }
-  return c10::IValue(local_size(inference.inputs[index], r.dim,
-                                call.inputs[index].meta.sizes[static_cast<std::size_t>(r.dim)],
-                                here));
+  std::vector<std::int64_t> lengths;
+  for (std::size_t i = 0; i < inference.outputs.size(); ++i) lengths.push_back(length(i));
+  return lengths;
 }
 
 }  // namespace
+
+rules::Call make_call(const Frame& f, const Operands& operands) {
+  rules::Call call;
+  call.op = f.info.name;
+  call.mesh = operands.mesh;
+  std::size_t next = 0;
+  const auto& schema = f.op.schema().arguments();
+  for (std::size_t i = 0; i < f.count(); ++i) {
+    const OpInfo::Argument& a = f.info.arguments[i];
+    if (!a.tensor && !a.list) {
+      if (a.keyed) call.attrs.emplace(schema[i].name(), attribute(schema[i], f.argument(i)));
+      continue;
+    }
+    std::size_t members = 0;
+    while (next + members < operands.tensors.size() &&
+           operands.argument[next + members] == static_cast<int>(i)) {
+      ++members;
+    }
+    for (std::size_t k = 0; k < members; ++k) {
+      const at::Tensor& t = operands.tensors[next + k];
+      rules::Operand o;
+      o.name = schema[i].name() + (a.list ? "[" + std::to_string(k) + "]" : "");
+      o.present = t.defined();
+      if (t.defined()) o.meta = meta_of(t);
+      if (is_dtensor(t)) o.layout = impl_of(t)->layout();
+      o.pinned = a.written;
+      if (!a.out) call.inputs.push_back(std::move(o));
+    }
+    if (!a.out) call.list_lengths.push_back(a.list ? static_cast<int>(members) : -1);
+    next += members;
+  }
+  return call;
+}
 
 std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands) {
   if (operands.plain_write) {
@@ -138,11 +142,16 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands) {
   }
   if (f.info.row == nullptr) return replicated_plan(f, operands);
 
-  rules::Call call = make_call(f, operands);
+  const rules::Call call = make_call(f, operands);
   const rules::ConcreteRule rule = rules::concretize(*f.info.row, call);
+  return make_plan(f, operands, call, rules::infer_forward(rule, call));
+}
+
+std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands,
+                                  const rules::Call& call, rules::Inference inferred) {
   auto plan = std::make_unique<OpPlan>();
   plan->mesh = operands.mesh;
-  plan->inference = rules::infer_forward(rule, call);
+  plan->inference = std::move(inferred);
   const rules::Inference& inference = plan->inference;
   plan->outputs = inference.outputs;
   plan->output_sizes = inference.output_sizes;
@@ -180,7 +189,7 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands) {
   for (const rules::Rewrite& r : inference.rewrites) {
     const auto position = f.op.schema().argumentIndexWithName(r.argument);
     check_internal(position.has_value(), f.info.name + " has no argument " + r.argument);
-    plan->replaced.push_back({*position, rewritten(r, inference, call)});
+    plan->replaced.push_back({*position, rewritten(r, inference)});
   }
   return plan;
 }

@@ -8,5 +8,6 @@ namespace hyper_parallel::python {
 void init_ranks(pybind11::module_& m);
 void init_dtensor(pybind11::module_& m);
 void init_dispatch(pybind11::module_& m);
+void init_verify(pybind11::module_& m);
 
 }  // namespace hyper_parallel::python

@@ -1,0 +1,145 @@
+// Scaled dot-product attention: query [..., hq, l, e], key [..., h, s, e], value [..., h, s, v],
+// mask broadcast to [..., hq, l, s], result [..., hq, l, v].
+//
+// Grouped heads (enable_gqa): hq = h * g, query head i reads key head i / g. The heads of the query are
+// the factors h, g; either may be split. Split queries read all keys; a causal mask then starts
+// at the own offset. Linear in the value.
+
+#include "hyper_parallel/rules/families.h"
+#include "hyper_parallel/rules/make.h"
+
+namespace hyper_parallel::rules {
+namespace {
+
+enum : std::size_t { kQuery, kKey, kValue, kMask };
+
+class Attention {
+ public:
+  explicit Attention(const Call& call) : call_(call) {}
+
+  ConcreteRule run() {
+    check_count(call_, 3, 4);
+    const std::size_t ndim = sizes(kQuery).size();
+    if (ndim < 2) check_ndim(call_, kQuery, 4);
+    check_ndim(call_, kKey, ndim);
+    check_ndim(call_, kValue, ndim);
+    rule_ = start(call_);
+    out_ = whole(sizes(kQuery));
+    const std::size_t lead = ndim - 2;
+    const bool grouped = call_.boolean("enable_gqa", false) && lead > 0 &&
+                         sizes(kQuery)[lead - 1] != sizes(kKey)[lead - 1];
+    for (std::size_t d = 0; d < lead; ++d) {
+      if (grouped && d == lead - 1) {
+        heads(d);
+      } else {
+        batch(d);
+      }
+    }
+    rows(lead);
+    if (call_.inputs.size() > kMask && call_.inputs[kMask].present) mask();
+    rule_.inputs[kValue].linear = true;
+    const auto dropout = call_.attrs.find("dropout_p");
+    rule_.random = dropout != call_.attrs.end() && !is_number(call_, "dropout_p", 0);
+    rule_.outputs.push_back(std::move(out_));
+    return std::move(rule_);
+  }
+
+ private:
+  const Shape& sizes(std::size_t i) const { return call_.inputs[i].meta.sizes; }
+
+  int factor(const char* name, std::int64_t size, FactorKind kind = FactorKind::pass) {
+    return size == 1 ? -1 : add_factor(rule_, name, size, kind);
+  }
+
+  void batch(std::size_t d) {
+    std::int64_t size = 1;
+    for (std::size_t i : {kQuery, kKey, kValue}) {
+      if (sizes(i)[d] == 1) continue;
+      if (size != 1 && size != sizes(i)[d]) throw_sizes(call_, i, d, sizes(i)[d], size, "query");
+      size = sizes(i)[d];
+    }
+    out_.sizes[d] = size;
+    const int f = size == 1 ? -1 : add_factor(rule_, "d" + std::to_string(d), size);
+    for (std::size_t i : {kQuery, kKey, kValue}) {
+      if (sizes(i)[d] != 1) put(rule_.inputs[i], d, f);
+    }
+    put(out_, d, f);
+  }
+
+  void heads(std::size_t d) {
+    const std::int64_t all = sizes(kQuery)[d];
+    const std::int64_t own = sizes(kKey)[d];
+    if (own == 0 || all % own != 0) {
+      throw_sizes(call_, kQuery, d, all, own, "key (not a multiple)");
+    }
+    if (sizes(kValue)[d] != own) throw_sizes(call_, kValue, d, sizes(kValue)[d], own, "key");
+    const int h = factor("h", own);
+    const int g = factor("g", all / own);
+    if (g >= 0) rule_.factors[static_cast<std::size_t>(g)].nonempty = true;
+    for (TensorMap* map : {&rule_.inputs[kQuery], &out_}) {
+      put(*map, d, h);
+      put(*map, d, g);
+    }
+    put(rule_.inputs[kKey], d, h);
+    put(rule_.inputs[kValue], d, h);
+  }
+
+  void rows(std::size_t lead) {
+    if (sizes(kKey)[lead + 1] != sizes(kQuery)[lead + 1]) {
+      throw_sizes(call_, kKey, lead + 1, sizes(kKey)[lead + 1], sizes(kQuery)[lead + 1], "query");
+    }
+    if (sizes(kValue)[lead] != sizes(kKey)[lead]) {
+      throw_sizes(call_, kValue, lead, sizes(kValue)[lead], sizes(kKey)[lead], "key");
+    }
+    const int l = factor("l", sizes(kQuery)[lead]);
+    s_ = factor("s", sizes(kKey)[lead], FactorKind::blocked);
+    const int e = factor("e", sizes(kQuery)[lead + 1], FactorKind::blocked);
+    const int v = factor("v", sizes(kValue)[lead + 1]);
+    if (l >= 0 && call_.boolean("is_causal", false)) {
+      rule_.factors[static_cast<std::size_t>(l)].handler = "sdpa";
+    }
+    put(rule_.inputs[kQuery], lead, l);
+    put(rule_.inputs[kQuery], lead + 1, e);
+    put(rule_.inputs[kKey], lead, s_);
+    put(rule_.inputs[kKey], lead + 1, e);
+    put(rule_.inputs[kValue], lead, s_);
+    put(rule_.inputs[kValue], lead + 1, v);
+    put(out_, lead, l);
+    put(out_, lead + 1, v);
+    out_.sizes[lead + 1] = sizes(kValue)[lead + 1];
+  }
+
+  void mask() {
+    TensorMap& map = rule_.inputs[kMask];
+    const std::size_t ndim = out_.sizes.size();
+    if (map.sizes.size() > ndim) check_ndim(call_, kMask, ndim);
+    const std::size_t skip = ndim - map.sizes.size();
+    for (std::size_t d = 0; d < map.sizes.size(); ++d) {
+      if (map.sizes[d] == 1) continue;
+      const bool last = skip + d == ndim - 1;
+      const std::int64_t wanted = last ? sizes(kKey)[ndim - 2] : out_.sizes[skip + d];
+      if (map.sizes[d] != wanted) throw_sizes(call_, kMask, d, map.sizes[d], wanted, "the scores");
+      if (last) {
+        put(map, d, s_);
+      } else {
+        map.dims[d] = out_.dims[skip + d];
+      }
+    }
+  }
+
+  const Call& call_;
+  ConcreteRule rule_;
+  TensorMap out_;
+  int s_ = -1;
+};
+
+ConcreteRule build(const Call& call, Words) { return Attention(call).run(); }
+
+constexpr Row kRows[] = {{"aten::scaled_dot_product_attention", "attention"}};
+constexpr NamedBuilder kBuilders[] = {{"attention", build}};
+
+}  // namespace
+
+Family attention_family() { return {"attention", kRows, {}, kBuilders}; }
+
+}  // namespace hyper_parallel::rules

@@ -1,0 +1,204 @@
+// Forward inference. The price of a strategy is a sum over mesh axes, so each axis lists its
+// candidates with their prices, and a search over the axes, cheapest first, stops at the first set
+// that has layouts and whose price no other set can beat.
+
+#include <algorithm>
+#include <limits>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
+#include "hyper_parallel/rules/partial.h"
+#include "hyper_parallel/rules/state.h"
+
+namespace hyper_parallel::rules {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+struct Candidate {
+  AxisChoice choice;
+  double bytes = 0;  // moved
+  double kept = 0;   // bytes of operands that stay split or partial as they are
+};
+
+// Pass before reduce before partial before none, when all else is equal.
+int rank_of(const ConcreteRule& rule, const AxisChoice& c) {
+  if (c.kind == AxisChoice::Kind::none) return 3;
+  if (c.kind == AxisChoice::Kind::partial) return 2;
+  return rule.factors[at(c.factor)].kind == FactorKind::reduce ? 1 : 0;
+}
+
+class Search {
+ public:
+  Search(const ConcreteRule& rule, const Call& call)
+      : rule_(rule), call_(call), states_(read_operands(rule, call)) {}
+
+  Inference run() {
+    const int axes = call_.mesh->ndim();
+    for (int axis = 0; axis < axes; ++axis) candidates_.push_back(list(axis));
+    // What the axes from here on cost at least.
+    rest_.assign(at(axes) + 1, 0);
+    for (int axis = axes - 1; axis >= 0; --axis) {
+      if (candidates_[at(axis)].empty()) fail();
+      rest_[at(axis)] = rest_[at(axis) + 1] + candidates_[at(axis)].front().bytes;
+    }
+    chosen_.resize(at(axes));
+    descend(0, 0);
+    if (!found_) fail();
+    return finish(rule_, call_, states_, best_, std::move(assembled_));
+  }
+
+ private:
+  std::vector<Candidate> list(int axis) {
+    std::vector<Candidate> out;
+    const auto add = [&](AxisChoice choice) {
+      if (auto c = cost(axis, std::move(choice))) out.push_back(*std::move(c));
+    };
+    if (call_.mesh->size(axis) > 1) {
+      std::vector<char> seen(rule_.factors.size(), 0);
+      for (const OperandState& state : states_) {
+        if (state.layout == nullptr) continue;
+        const Has& has = state.axes[at(axis)];
+        if (has.kind != Has::Kind::factor || seen[at(has.factor)] != 0) continue;
+        seen[at(has.factor)] = 1;
+        if (rule_.factors[at(has.factor)].kind == FactorKind::blocked) continue;
+        AxisChoice choice;
+        choice.kind = AxisChoice::Kind::factor;
+        choice.factor = has.factor;
+        add(std::move(choice));
+      }
+      for (AxisChoice& choice : partial_choices(rule_, states_, axis)) add(std::move(choice));
+    }
+    add({});
+    std::stable_sort(out.begin(), out.end(), [&](const Candidate& a, const Candidate& b) {
+      if (a.bytes != b.bytes) return a.bytes < b.bytes;
+      if (a.kept != b.kept) return a.kept > b.kept;
+      return rank_of(rule_, a.choice) < rank_of(rule_, b.choice);
+    });
+    return out;
+  }
+
+  std::optional<Candidate> cost(int axis, AxisChoice choice) {
+    Candidate out;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      const OperandState& state = states_[i];
+      if (state.layout == nullptr) continue;
+      const Has& has = state.axes[at(axis)];
+      const Need n = need(rule_, static_cast<int>(i), has, choice);
+      const double bytes = state.bytes_without(axis);
+      const auto p = price(has, n, call_.mesh->size(axis), bytes);
+      if (!p) return std::nullopt;
+      out.bytes += *p;
+      const bool splits = choice.kind == AxisChoice::Kind::factor &&
+                          has.kind == Has::Kind::factor && has.factor == choice.factor;
+      const bool carries = n.kind == Need::Kind::partial;
+      if (splits || carries) out.kept += bytes;
+    }
+    out.bytes += handler_price(rule_, call_, states_, axis, choice);
+    out.choice = std::move(choice);
+    return out;
+  }
+
+  void descend(int axis, double bytes) {
+    if (found_ && bytes + rest_[at(axis)] >= best_bytes_) return;
+    if (axis == call_.mesh->ndim()) {
+      auto made = assemble(rule_, call_, states_, chosen_, {}, &why_);
+      if (!made) return;
+      const double total = bytes + made->extra;
+      if (found_ && total >= best_bytes_) return;
+      found_ = true;
+      best_bytes_ = total;
+      best_ = chosen_;
+      assembled_ = *std::move(made);
+      return;
+    }
+    for (const Candidate& c : candidates_[at(axis)]) {
+      chosen_[at(axis)] = c.choice;
+      descend(axis + 1, bytes + c.bytes);
+    }
+  }
+
+  [[noreturn]] void fail() const {
+    Message message("HP-S030", call_.op + ": no strategy fits these layouts");
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (states_[i].layout == nullptr) continue;
+      const Operand& o = call_.inputs[i];
+      message.fact(o.name.empty() ? "operand" : o.name,
+                   to_string(o.meta, states_[i].layout) + (o.pinned ? " (written in place)" : ""));
+    }
+    if (!why_.empty()) message.fact("last tried", why_);
+    message.hint("redistribute the operand that is written in place, or use the op that returns a "
+                 "new tensor");
+    throw UnsupportedError(message);
+  }
+
+  const ConcreteRule& rule_;
+  const Call& call_;
+  std::vector<OperandState> states_;
+  std::vector<std::vector<Candidate>> candidates_;
+  std::vector<double> rest_;
+  std::vector<AxisChoice> chosen_;
+  std::vector<AxisChoice> best_;
+  Assembled assembled_;
+  double best_bytes_ = std::numeric_limits<double>::infinity();
+  bool found_ = false;
+  std::string why_;
+};
+
+Inference merge(const ConcreteRule& rule, const Call& call, std::vector<Inference> parts) {
+  Inference out;
+  out.inputs.resize(call.inputs.size());
+  out.outputs.resize(rule.outputs.size());
+  out.output_sizes.resize(rule.outputs.size());
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const Part& part = rule.parts[p];
+    const Inference& made = parts[p];
+    for (std::size_t i = 0; i < part.inputs.size(); ++i) {
+      out.inputs[at(part.inputs[i])] = made.inputs[i];
+    }
+    for (std::size_t i = 0; i < part.outputs.size(); ++i) {
+      out.outputs[at(part.outputs[i])] = made.outputs[i];
+      out.output_sizes[at(part.outputs[i])] = made.output_sizes[i];
+    }
+    for (Change change : made.changes) {
+      change.input = part.inputs[at(change.input)];
+      out.changes.push_back(std::move(change));
+    }
+    out.bytes += made.bytes;
+    out.random |= made.random;
+    if (!made.handler.empty()) out.handler = "each";
+  }
+  out.aliases = rule.aliases;
+  out.parts = std::move(parts);
+  return out;
+}
+
+}  // namespace
+
+Inference infer_forward(const ConcreteRule& rule, const Call& call) {
+  check_internal(call.mesh != nullptr, call.op + ": the call names no mesh");
+  if (rule.parts.empty()) return Search(rule, call).run();
+  std::vector<Inference> parts;
+  for (const Part& part : rule.parts) {
+    parts.push_back(infer_forward(part.rule, part_call(call, part)));
+  }
+  return merge(rule, call, std::move(parts));
+}
+
+Inference apply(const ConcreteRule& rule, const Call& call, std::span<const AxisChoice> choices) {
+  if (static_cast<int>(choices.size()) != call.mesh->ndim()) {
+    throw UsageError(Message("HP-S031", call.op + ": one choice an axis is needed")
+                         .fact("mesh", call.mesh->to_string())
+                         .fact("given", std::to_string(choices.size())));
+  }
+  const auto states = read_operands(rule, call);
+  std::string why;
+  auto made = assemble(rule, call, states, choices, {}, &why);
+  if (!made) {
+    throw UnsupportedError(
+        Message("HP-S032", call.op + ": no layouts for these choices").fact("why", why));
+  }
+  return finish(rule, call, states, choices, *std::move(made));
+}
+
+}  // namespace hyper_parallel::rules

@@ -1,0 +1,137 @@
+// Bytes: an all-reduce of B moves 2 (n-1)/n B a rank, an all-gather that ends with B (n-1)/n B.
+
+#include "hyper_parallel/rules/handlers.h"
+
+#include <array>
+
+#include "hyper_parallel/core/error.h"
+
+namespace hyper_parallel::rules {
+namespace {
+
+constexpr double kFloat = 4;  // statistics travel as f32
+constexpr double kIndex = 8;
+
+double all_reduce(double bytes, int n) { return 2.0 * (n - 1) / n * bytes; }
+double all_gather(double bytes, int n) { return 1.0 * (n - 1) / n * bytes; }
+
+double count(const Shape& sizes) {
+  double out = 1;
+  for (std::int64_t s : sizes) out *= static_cast<double>(s);
+  return out;
+}
+
+// Elements of the first operand, with the split factor counted once: one a row.
+double rows(const ConcreteRule& rule, int factor) {
+  double out = 1;
+  for (const auto& dim : rule.inputs[0].dims) {
+    for (int f : dim) {
+      if (f != factor) out *= static_cast<double>(rule.factors[static_cast<std::size_t>(f)].size);
+    }
+  }
+  return out;
+}
+
+double results(const ConcreteRule& rule) {
+  return rule.outputs.empty() ? 1 : count(rule.outputs[0].sizes);
+}
+
+double element(const Call& call) { return bytes_of(call.inputs[0].meta.dtype); }
+
+double two_statistics(const ConcreteRule& rule, const Call&, int factor, int n) {
+  return 2 * all_reduce(kFloat * rows(rule, factor), n);
+}
+double one_statistic(const ConcreteRule& rule, const Call&, int factor, int n) {
+  return all_reduce(kFloat * rows(rule, factor), n);
+}
+double moments(const ConcreteRule& rule, const Call&, int, int n) {
+  return all_reduce(3 * kFloat * results(rule), n);
+}
+double result_sum(const ConcreteRule& rule, const Call&, int, int n) {
+  return all_reduce(kFloat * results(rule), n);
+}
+double result_sum_twice(const ConcreteRule& rule, const Call&, int, int n) {
+  return 2 * all_reduce(kFloat * results(rule), n);
+}
+double winners(const ConcreteRule& rule, const Call& call, int, int n) {
+  return all_gather(n * (element(call) + kIndex) * results(rule), n);
+}
+double row_totals(const ConcreteRule& rule, const Call& call, int factor, int n) {
+  return all_gather(n * element(call) * rows(rule, factor), n);
+}
+double whole_operand(const ConcreteRule&, const Call& call, int, int n) {
+  return all_gather(static_cast<double>(call.inputs[0].meta.bytes()), n);
+}
+double class_statistics(const ConcreteRule& rule, const Call& call, int factor, int n) {
+  // Split classes: maximum and sum of exponentials a token. Split tokens: the count.
+  for (const auto& dim : rule.outputs[0].dims) {
+    for (int f : dim) {
+      if (f == factor) return 0;
+    }
+  }
+  const bool tokens = rule.inputs.size() > 1 && [&] {
+    for (const auto& dim : rule.inputs[1].dims) {
+      for (int f : dim) {
+        if (f == factor) return true;
+      }
+    }
+    return false;
+  }();
+  return tokens ? all_reduce(kFloat, n) : two_statistics(rule, call, factor, n);
+}
+double global_count(const ConcreteRule&, const Call&, int, int n) { return all_reduce(kFloat, n); }
+
+constexpr std::array kHandlers = {
+    HandlerInfo{"argmax", "local winner, gather (value, index) of all ranks, winner of winners; R",
+                winners},
+    HandlerInfo{"cross_entropy",
+                "split classes: all-reduce max and sum of exponentials, the owner of a token's class "
+                "adds its logit, rank 0 of the axes adds the log; P(sum). Split tokens: local sum "
+                "over the global count (weights, ignore_index); P(sum)",
+                class_statistics},
+    HandlerInfo{"cumsum", "local scan, gather the row totals, add those of lower ranks", row_totals},
+    HandlerInfo{"each", "a list op: run each part by itself (its handler, or the op)", nullptr},
+    HandlerInfo{"embedding", "look up own rows, zero for indices of other ranks; P(sum)", nullptr},
+    HandlerInfo{"gather", "as embedding, for gather along a split dim; P(sum)", nullptr},
+    HandlerInfo{"index_select", "as embedding, for index_select along a split dim; P(sum)",
+                nullptr},
+    HandlerInfo{"layer_norm", "all-reduce mean, then the sum of squared deviations", two_statistics},
+    HandlerInfo{"linear_addend",
+                "keep the addend on rank 0 of the axes on which the result is P(sum) and the addend "
+                "is not, use zero elsewhere; P(sum)",
+                nullptr},
+    HandlerInfo{"log_softmax", "all-reduce max, then the sum of exponentials", two_statistics},
+    HandlerInfo{"logsumexp", "all-reduce max, then the sum of exponentials; R", result_sum_twice},
+    HandlerInfo{"mean", "local sum over the global count; P(sum)", nullptr},
+    HandlerInfo{"mean_loss",
+                "run the op with reduction=sum, divide by the global number of elements; P(sum)",
+                nullptr},
+    HandlerInfo{"minmax_dim", "as argmax, with the values; R", winners},
+    HandlerInfo{"nll_loss", "as cross_entropy, with log-probabilities given: only the count travels",
+                global_count},
+    HandlerInfo{"norm", "all-reduce of the powers (maximum for ord inf), then the root; R",
+                result_sum},
+    HandlerInfo{"rms_norm", "all-reduce the sum of squares", one_statistic},
+    HandlerInfo{"sdpa", "own queries against all keys; the causal mask starts at the own offset",
+                nullptr},
+    HandlerInfo{"softmax", "all-reduce max, then the sum of exponentials", two_statistics},
+    HandlerInfo{"sort", "gather the dim, sort, keep the own part", whole_operand},
+    HandlerInfo{"squeeze", "drop the dims of global size 1 only, not those of local size 1",
+                nullptr},
+    HandlerInfo{"topk", "local top k, gather the candidates of all ranks, top k of them; R",
+                winners},
+    HandlerInfo{"var", "all-reduce count, mean and squared deviations (Chan); R", moments},
+};
+
+}  // namespace
+
+std::span<const HandlerInfo> handlers() { return kHandlers; }
+
+const HandlerInfo& find_handler(std::string_view name) {
+  for (const HandlerInfo& h : kHandlers) {
+    if (h.name == name) return h;
+  }
+  throw InternalError(Message("HP-S090", "no handler \"" + std::string(name) + "\""));
+}
+
+}  // namespace hyper_parallel::rules

@@ -1,0 +1,64 @@
+// Ops that hand a value to the host, and ops whose result sizes depend on values: every operand must
+// be whole on every rank, so that all ranks see the same. Unknown result sizes are -1.
+
+#include "hyper_parallel/rules/families.h"
+#include "hyper_parallel/rules/make.h"
+
+namespace hyper_parallel::rules {
+namespace {
+
+// host: no tensor result.
+ConcreteRule build_host(const Call& call, Words) { return start(call); }
+
+// dynamic N: results of N dims of unknown sizes. dynamic N M ...: several results.
+ConcreteRule build_dynamic(const Call& call, Words words) {
+  ConcreteRule rule = start(call);
+  rule.dynamic = true;
+  for (std::string_view word : words) {
+    rule.outputs.push_back(whole(Shape(static_cast<std::size_t>(word.front() - '0'), -1)));
+  }
+  return rule;
+}
+
+// nonzero: [count, ndim]. where(condition): one list of indices a dim.
+ConcreteRule build_nonzero(const Call& call, Words words) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  rule.dynamic = true;
+  const std::size_t ndim = call.inputs[0].meta.sizes.size();
+  if (has_word(words, "each")) {
+    rule.outputs.assign(ndim == 0 ? 1 : ndim, whole({-1}));
+  } else {
+    rule.outputs.push_back(whole({-1, static_cast<std::int64_t>(ndim)}));
+  }
+  return rule;
+}
+
+// whole: all operands whole, one result like the first.
+ConcreteRule build_whole(const Call& call, Words) {
+  if (call.inputs.empty()) check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  rule.outputs.push_back(whole(call.inputs[0].meta.sizes));
+  return rule;
+}
+
+constexpr Group kGroups[] = {
+    {"host", "_local_scalar_dense allclose equal is_nonzero item"},
+    {"dynamic 1", "bincount masked_select"},
+    {"dynamic 1 1 1", "_unique2 unique_consecutive"},
+    {"dynamic 1 1", "_unique"},
+    {"nonzero", "argwhere nonzero"},
+    {"nonzero each", "nonzero_numpy where"},
+    {"whole", "masked_scatter"},
+};
+
+constexpr NamedBuilder kBuilders[] = {{"dynamic", build_dynamic},
+                                      {"host", build_host},
+                                      {"nonzero", build_nonzero},
+                                      {"whole", build_whole}};
+
+}  // namespace
+
+Family host_family() { return {"host", {}, kGroups, kBuilders}; }
+
+}  // namespace hyper_parallel::rules

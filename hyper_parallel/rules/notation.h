@@ -1,0 +1,58 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hyper_parallel/rules/rule.h"
+
+namespace hyper_parallel::rules {
+
+/// A rule in the letter notation of docs/notation.md, parsed but not yet met with sizes:
+///
+///     *... k, *n k, ?+n -> ... n
+///     ... d~softmax@dim -> =
+///     *v~embedding d, ... -> ... d
+struct Notation {
+  struct Letter {
+    std::string name;
+    bool blocked = false;
+    bool finished = false;  // the handler gives R where a sum is split
+    std::string handler;
+  };
+  struct Dim {
+    enum class Kind : std::uint8_t { letters, ellipsis, whole };
+    Kind kind = Kind::letters;
+    std::vector<int> letters;    // major to minor
+    std::string at;              // attribute that names the place of the dim
+    std::int64_t at_default = 0;
+    std::string size;            // kind whole: attribute that gives the size; empty: 1
+  };
+  struct Tensor {
+    std::vector<Dim> dims;
+    bool linear = false;
+    bool addend = false;
+    bool shape_only = false;
+    bool optional = false;
+    bool broadcast = false;
+    bool same = false;  // "=": as the first operand
+  };
+  std::vector<Letter> letters;
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
+  ReduceOp reduce = ReduceOp::sum;
+  PartialRule partial = PartialRule::linear;
+  bool random = false;
+  bool aliases = false;
+  bool nonempty = false;
+  std::string handler;
+};
+
+/// Throws UsageError HP-S050: text, place, what was expected.
+Notation parse_notation(std::string_view text);
+
+/// Meet the letters with the sizes and attributes of one call. Throws UsageError: HP-S001 number
+/// of operands, HP-S002 sizes, HP-S003 number of dims, HP-S004 dim out of range.
+ConcreteRule concretize(const Notation& notation, const Call& call);
+
+}  // namespace hyper_parallel::rules

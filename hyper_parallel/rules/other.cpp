@@ -1,0 +1,71 @@
+// Rows of no larger family: linear algebra by batch, transforms, counting, grouped products.
+
+#include "hyper_parallel/rules/families.h"
+#include "hyper_parallel/rules/make.h"
+#include "hyper_parallel/rules/notation.h"
+
+namespace hyper_parallel::rules {
+namespace {
+
+// _grouped_mm(self, mat2, offs?, bias?): rows of self (or of the contraction) belong to groups that end
+// at offs, so they must be whole.
+ConcreteRule build_grouped(const Call& call, Words) {
+  static const Notation kRowsByGroup = parse_notation("*t! k, *e! k n, ?e, ?+e n -> t n");
+  static const Notation kBatch = parse_notation("*e m k, *e k n, ?e, ?+e n -> e m n");
+  static const Notation kColumnsByGroup = parse_notation("*e! m k, *k t!, ?e -> m t");
+  static const Notation kSums = parse_notation("*m t!, *t! n, ?e! -> e m n");
+  check_count(call, 2, 4);
+  const std::size_t left = call.inputs[0].meta.sizes.size();
+  const std::size_t right = call.inputs[1].meta.sizes.size();
+  if (left == 2 && right == 3) return concretize(kRowsByGroup, call);
+  if (left == 3 && right == 3) return concretize(kBatch, call);
+  if (left == 3) return concretize(kColumnsByGroup, call);
+  return concretize(kSums, call);
+}
+
+// histc: counts in fixed bins add up; with min = max the bins depend on the values.
+ConcreteRule build_histc(const Call& call, Words) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  const bool fixed = !(is_number(call, "min", 0) && is_number(call, "max", 0)) && call.has("max");
+  for (int f : spread(rule, 0)) {
+    if (f < 0) continue;
+    rule.factors[static_cast<std::size_t>(f)].kind =
+        fixed ? FactorKind::reduce : FactorKind::blocked;
+  }
+  rule.outputs.push_back(whole({call.integer("bins", 100)}));
+  return rule;
+}
+
+// A transform along the dims of attribute `dim`: they must be whole.
+ConcreteRule build_transform(const Call& call, Words) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  const std::vector<int> factors = spread(rule, 0);
+  for (int d : dims_of(call, "dim", static_cast<int>(factors.size()))) {
+    block(rule, factors[static_cast<std::size_t>(d)]);
+  }
+  TensorMap out = whole(call.inputs[0].meta.sizes);
+  out.dims = rule.inputs[0].dims;
+  rule.inputs[0].linear = true;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+constexpr Row kRows[] = {
+    {"aten::_fft_c2c", "transform"},
+    {"aten::_grouped_mm", "grouped_mm"},
+    {"aten::histc", "histc"},
+    {"aten::linalg_cross", "*... d!@dim=-1, *... d!@dim=-1 -> ="},
+    {"aten::linalg_inv", "... n! m! -> ="},
+    {"aten::linalg_solve_triangular", "... n! n!, ... p! q! -> ... p q"},
+};
+
+constexpr NamedBuilder kBuilders[] = {
+    {"grouped_mm", build_grouped}, {"histc", build_histc}, {"transform", build_transform}};
+
+}  // namespace
+
+Family other_family() { return {"other", kRows, {}, kBuilders}; }
+
+}  // namespace hyper_parallel::rules

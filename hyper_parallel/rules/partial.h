@@ -1,0 +1,23 @@
+// Internal to the engine: the ways in which partial operands pass through an op.
+#pragma once
+
+#include <vector>
+
+#include "hyper_parallel/rules/state.h"
+
+namespace hyper_parallel::rules {
+
+/// True if the rule lets this kind pass at all.
+bool passes(const ConcreteRule& rule, ReduceOp op);
+
+/// The kinds that the rule lets pass, the usual one first.
+std::vector<ReduceOp> passing_kinds(const ConcreteRule& rule);
+
+/// All sets of operands that may stay partial on `axis`, given what they have.
+std::vector<AxisChoice> partial_choices(const ConcreteRule& rule,
+                                        const std::vector<OperandState>& states, int axis);
+
+/// All sets of operands that may be partial of kind `op`, one operand a term.
+std::vector<AxisChoice> all_partial_choices(const ConcreteRule& rule, ReduceOp op);
+
+}  // namespace hyper_parallel::rules

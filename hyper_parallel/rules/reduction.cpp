@@ -1,0 +1,147 @@
+// Sums and other reductions over dims.
+//
+//   reduce KIND [NAME]     over the dims of attribute NAME (default `dim`; all if it is missing or
+//                          empty); split: P(KIND)
+//   reduce mean            split: the local sum over the global count, P(sum)
+//   reduce count           as sum, but of something that is not linear in the operand
+//   reduce HANDLER/R       split: handler HANDLER, which gives R
+//
+// Traps: max over an empty piece fails; any and all are max and min of 0 and 1; the arg of a maximum
+// is not a partial value.
+
+#include <algorithm>
+
+#include "hyper_parallel/rules/families.h"
+#include "hyper_parallel/rules/make.h"
+
+namespace hyper_parallel::rules {
+namespace {
+
+struct Reduced {
+  ConcreteRule rule;
+  std::vector<int> factors;  // reduced, none for dims of size 1
+};
+
+Reduced reduce(const Call& call, const std::vector<int>& dims, bool keepdim) {
+  Reduced out;
+  out.rule = start(call);
+  const std::vector<int> all = spread(out.rule, 0);
+  TensorMap result;
+  for (std::size_t d = 0; d < all.size(); ++d) {
+    if (std::find(dims.begin(), dims.end(), static_cast<int>(d)) == dims.end()) {
+      result.sizes.push_back(call.inputs[0].meta.sizes[d]);
+      result.dims.emplace_back();
+      put(result, result.dims.size() - 1, all[d]);
+      continue;
+    }
+    if (all[d] >= 0) out.factors.push_back(all[d]);
+    if (!keepdim) continue;
+    result.sizes.push_back(1);
+    result.dims.emplace_back();
+  }
+  out.rule.outputs.push_back(std::move(result));
+  return out;
+}
+
+void set_kind(Reduced& r, std::string_view kind) {
+  TensorMap& self = r.rule.inputs[0];
+  std::string handler;
+  if (kind.ends_with("/R")) handler = kind.substr(0, kind.size() - 2);
+  if (kind == "mean") handler = "mean";
+  for (int f : r.factors) {
+    Factor& factor = r.rule.factors[static_cast<std::size_t>(f)];
+    factor.handler = handler;
+    if (kind.ends_with("/R")) continue;  // the result is finished: pass
+    factor.kind = FactorKind::reduce;
+    if (kind != "mean" && kind != "count") factor.reduce = parse_reduce_op(kind);
+    factor.nonempty = factor.reduce == ReduceOp::max || factor.reduce == ReduceOp::min;
+  }
+  if (kind.ends_with("/R") || kind == "count") return;
+  self.linear = true;
+  if (kind == "sum" || kind == "mean") return;
+  r.rule.partial = PartialRule::one;
+  r.rule.partial_op = parse_reduce_op(kind);
+}
+
+ConcreteRule build(const Call& call, Words words) {
+  check_count(call, 1, 1);
+  const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
+  const std::string_view name = words.size() > 1 ? words[1] : "dim";
+  Reduced r = reduce(call, dims_of(call, name, ndim), call.boolean("keepdim", false));
+  set_kind(r, words.front());
+  return std::move(r.rule);
+}
+
+// max.dim, min.dim, argmax, argmin, mode, median.dim, kthvalue: one dim, `n` results. Without a dim the
+// index counts in the flattened tensor, so nothing may be split.
+ConcreteRule build_pick(const Call& call, Words words) {
+  check_count(call, 1, 1);
+  const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
+  const bool flat = !call.has("dim") && !has_word(words, "last");
+  std::vector<int> dims = dims_of(call, "dim", ndim);
+  if (!call.has("dim") && has_word(words, "last") && ndim > 0) dims = {ndim - 1};
+  Reduced r = reduce(call, dims, call.boolean("keepdim", false));
+  for (int f : r.factors) {
+    Factor& factor = r.rule.factors[static_cast<std::size_t>(f)];
+    factor.nonempty = true;
+    if (flat || words.front() == "!") {
+      factor.kind = FactorKind::blocked;
+    } else {
+      factor.handler = words.front();
+    }
+  }
+  if (has_word(words, "2")) r.rule.outputs.push_back(r.rule.outputs[0]);
+  return std::move(r.rule);
+}
+
+constexpr Row kRows[] = {
+    {"aten::_is_all_true", "reduce min"},
+    {"aten::_is_any_true", "reduce max"},
+    {"aten::all", "reduce min"},
+    {"aten::all.dim", "reduce min"},
+    {"aten::all.dims", "reduce min"},
+    {"aten::amax", "reduce max"},
+    {"aten::amin", "reduce min"},
+    {"aten::any", "reduce max"},
+    {"aten::any.dim", "reduce max"},
+    {"aten::any.dims", "reduce max"},
+    {"aten::argmax", "pick argmax"},
+    {"aten::argmin", "pick argmax"},
+    {"aten::count_nonzero", "reduce count"},
+    {"aten::count_nonzero.dim_IntList", "reduce count"},
+    {"aten::kthvalue", "pick ! last 2"},
+    {"aten::linalg_vector_norm", "reduce norm/R"},
+    {"aten::logsumexp", "reduce logsumexp/R"},
+    {"aten::max", "reduce max"},
+    {"aten::max.dim", "pick minmax_dim 2"},
+    {"aten::mean", "reduce mean"},
+    {"aten::mean.dim", "reduce mean"},
+    {"aten::median.dim", "pick ! 2"},
+    {"aten::min", "reduce min"},
+    {"aten::min.dim", "pick minmax_dim 2"},
+    {"aten::mode", "pick ! last 2"},
+    {"aten::nanmedian.dim", "pick ! 2"},
+    {"aten::nansum", "reduce count"},
+    {"aten::norm.Scalar", "reduce norm/R"},
+    {"aten::norm.ScalarOpt_dim", "reduce norm/R"},
+    {"aten::norm.ScalarOpt_dim_dtype", "reduce norm/R"},
+    {"aten::norm.ScalarOpt_dtype", "reduce norm/R"},
+    {"aten::prod", "reduce prod"},
+    {"aten::prod.dim_int", "reduce prod"},
+    {"aten::std", "reduce var/R"},
+    {"aten::std.correction", "reduce var/R"},
+    {"aten::std.dim", "reduce var/R"},
+    {"aten::sum", "reduce sum"},
+    {"aten::sum.dim_IntList", "reduce sum"},
+    {"aten::var", "reduce var/R"},
+    {"aten::var.correction", "reduce var/R"},
+    {"aten::var.dim", "reduce var/R"},
+};
+
+constexpr NamedBuilder kBuilders[] = {{"pick", build_pick}, {"reduce", build}};
+
+}  // namespace
+
+Family reduction_family() { return {"reduction", kRows, {}, kBuilders}; }
+
+}  // namespace hyper_parallel::rules

@@ -1,0 +1,253 @@
+// Parts of a tensor by position, and the reverse: slice, select, pad, repeat, roll, triangles.
+//
+// A dim of which a part is taken must be whole; the others pass.
+
+#include <algorithm>
+
+#include "hyper_parallel/rules/families.h"
+#include "hyper_parallel/rules/make.h"
+
+namespace hyper_parallel::rules {
+namespace {
+
+ConcreteRule start_moving(const Call& call, bool view) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  rule.inputs[0].linear = true;
+  rule.partial = PartialRule::any;
+  rule.aliases = view;
+  return rule;
+}
+
+TensorMap like_first(const ConcreteRule& rule) {
+  TensorMap out = whole(rule.inputs[0].sizes);
+  out.dims = rule.inputs[0].dims;
+  return out;
+}
+
+// Make dim `d` whole on both sides.
+void keep_whole(ConcreteRule& rule, TensorMap& out, const std::vector<int>& factors, int d) {
+  block(rule, factors[static_cast<std::size_t>(d)]);
+  out.dims[static_cast<std::size_t>(d)].clear();
+}
+
+ConcreteRule build_slice(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, true);
+  const std::vector<int> factors = spread(rule, 0);
+  if (factors.empty()) check_ndim(call, 0, 1);
+  const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
+  TensorMap out = like_first(rule);
+  std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
+  const std::int64_t step = call.integer("step", 1);
+  if (step < 1) {
+    throw UsageError(Message("HP-S005", call.op + ": step must be at least 1")
+                         .fact("step", std::to_string(step)));
+  }
+  const auto clamp = [&](std::int64_t i) {
+    return std::clamp<std::int64_t>(i < 0 ? i + size : i, 0, size);
+  };
+  const std::int64_t begin = clamp(call.integer("start", 0));
+  const std::int64_t end = std::max(clamp(call.integer("end", size)), begin);
+  if (begin != 0 || end != size || step != 1) {
+    size = (end - begin + step - 1) / step;
+    keep_whole(rule, out, factors, dim);
+  }
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+ConcreteRule build_select(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, true);
+  const std::vector<int> factors = spread(rule, 0);
+  if (factors.empty()) check_ndim(call, 0, 1);
+  const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
+  const std::int64_t size = call.inputs[0].meta.sizes[static_cast<std::size_t>(dim)];
+  const std::int64_t index = call.integer("index", 0);
+  if (index < -size || index >= size) {
+    throw UsageError(Message("HP-S010", call.op + ": index " + std::to_string(index) +
+                                            " is out of range for dim " + std::to_string(dim) +
+                                            " of size " + std::to_string(size)));
+  }
+  TensorMap out = like_first(rule);
+  keep_whole(rule, out, factors, dim);
+  out.sizes.erase(out.sizes.begin() + dim);
+  out.dims.erase(out.dims.begin() + dim);
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// pad: pairs (before, after) from the last dim on. New elements are `value`: zero for a sum.
+ConcreteRule build_pad(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, false);
+  const std::vector<int> factors = spread(rule, 0);
+  const auto pad = call.integers("pad");
+  if (pad.size() % 2 != 0 || pad.size() / 2 > factors.size()) {
+    throw UsageError(Message("HP-S005", call.op + ": pad must hold two numbers a dim"));
+  }
+  TensorMap out = like_first(rule);
+  bool changes = false;
+  for (std::size_t i = 0; i < pad.size() / 2; ++i) {
+    const std::size_t d = factors.size() - 1 - i;
+    if (pad[2 * i] == 0 && pad[2 * i + 1] == 0) continue;
+    changes = true;
+    out.sizes[d] += pad[2 * i] + pad[2 * i + 1];
+    keep_whole(rule, out, factors, static_cast<int>(d));
+  }
+  const auto mode = call.attrs.find("mode");
+  const auto* name = mode == call.attrs.end() ? nullptr : std::get_if<std::string>(&mode->second);
+  const bool constant = name == nullptr || *name == "constant";
+  const bool zero = !call.has("value") || is_number(call, "value", 0);
+  if (changes && constant && !zero) rule.inputs[0].linear = false;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// flip, roll: the dims that move must be whole. roll without dims rolls the flattened tensor.
+ConcreteRule build_moved(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, false);
+  const std::vector<int> factors = spread(rule, 0);
+  const int ndim = static_cast<int>(factors.size());
+  const bool none = call.op.starts_with("aten::flip") && call.integers("dims").empty();
+  TensorMap out = like_first(rule);
+  if (!none) {
+    for (int d : dims_of(call, "dims", ndim)) keep_whole(rule, out, factors, d);
+  }
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// tril, triu: the last two dims are a matrix.
+ConcreteRule build_triangle(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, false);
+  const std::vector<int> factors = spread(rule, 0);
+  if (factors.size() < 2) check_ndim(call, 0, 2);
+  TensorMap out = like_first(rule);
+  for (int d : {1, 2}) keep_whole(rule, out, factors, static_cast<int>(factors.size()) - d);
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// repeat: dim d becomes [times, d]. The copies stay together, so a split dim is segmented.
+ConcreteRule build_repeat(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, false);
+  const std::vector<int> factors = spread(rule, 0);
+  const auto times = call.integers("repeats");
+  if (times.size() < factors.size()) check_ndim(call, 0, times.size());
+  const std::size_t lead = times.size() - factors.size();
+  TensorMap out = whole(times);
+  for (std::size_t d = 0; d < times.size(); ++d) {
+    if (times[d] != 1 && d >= lead && factors[d - lead] >= 0) {
+      put(out, d, add_factor(rule, "r", times[d], FactorKind::blocked));
+    }
+    if (d < lead) continue;
+    out.sizes[d] *= rule.inputs[0].sizes[d - lead];
+    put(out, d, factors[d - lead]);
+  }
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// repeat_interleave by one number: dim d becomes [d, times]; without a dim, of the flattened tensor.
+ConcreteRule build_interleave(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, false);
+  const std::vector<int> factors = spread(rule, 0);
+  const std::int64_t times = call.integer("repeats", 1);
+  TensorMap out = like_first(rule);
+  std::size_t dim = 0;
+  if (call.has("dim") && !factors.empty()) {
+    dim = static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(factors.size())));
+  } else {
+    out = whole({product(out.sizes)});
+    for (int f : factors) put(out, 0, f);
+  }
+  if (out.dims[dim].empty() || call.has("output_size")) {
+    for (int f : out.dims[dim]) block(rule, f);
+    out.dims[dim].clear();
+  } else if (times != 1) {
+    put(out, dim, add_factor(rule, "r", times, FactorKind::blocked));
+  }
+  out.sizes[dim] *= times;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// unfold: windows of one dim become a new last dim.
+ConcreteRule build_unfold(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, true);
+  const std::vector<int> factors = spread(rule, 0);
+  if (factors.empty()) check_ndim(call, 0, 1);
+  const int dim = dim_of(call, "dimension", 0, static_cast<int>(factors.size()));
+  TensorMap out = like_first(rule);
+  keep_whole(rule, out, factors, dim);
+  std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
+  const std::int64_t window = call.integer("size", 1);
+  const std::int64_t step = std::max<std::int64_t>(call.integer("step", 1), 1);
+  if (window > size) throw_sizes(call, 0, static_cast<std::size_t>(dim), size, window, "the window");
+  size = (size - window) / step + 1;
+  out.sizes.push_back(window);
+  out.dims.emplace_back();
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// diagonal: two dims become one, at the end.
+ConcreteRule build_diagonal(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, true);
+  const std::vector<int> factors = spread(rule, 0);
+  const int ndim = static_cast<int>(factors.size());
+  if (ndim < 2) check_ndim(call, 0, 2);
+  const int a = dim_of(call, "dim1", 0, ndim);
+  const int b = dim_of(call, "dim2", 1, ndim);
+  const std::int64_t offset = call.integer("offset", 0);
+  const Shape& sizes = rule.inputs[0].sizes;
+  const std::int64_t length =
+      std::min(sizes[static_cast<std::size_t>(a)] + std::min<std::int64_t>(offset, 0),
+               sizes[static_cast<std::size_t>(b)] - std::max<std::int64_t>(offset, 0));
+  TensorMap out;
+  for (int d = 0; d < ndim; ++d) {
+    if (d == a || d == b) {
+      block(rule, factors[static_cast<std::size_t>(d)]);
+      continue;
+    }
+    out.sizes.push_back(sizes[static_cast<std::size_t>(d)]);
+    out.dims.push_back(rule.inputs[0].dims[static_cast<std::size_t>(d)]);
+  }
+  out.sizes.push_back(std::max<std::int64_t>(length, 0));
+  out.dims.emplace_back();
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// as_strided reads storage: whole.
+ConcreteRule build_strided(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, true);
+  rule.outputs.push_back(whole(call.integers("size")));
+  return rule;
+}
+
+constexpr Group kGroups[] = {
+    {"diagonal", "diagonal"},
+    {"flip_or_roll", "flip roll"},
+    {"pad", "constant_pad_nd pad"},
+    {"repeat", "repeat"},
+    {"repeat_interleave", "repeat_interleave.self_int"},
+    {"select", "select.int"},
+    {"slice", "slice.Tensor"},
+    {"strided", "as_strided"},
+    {"triangle", "tril triu"},
+    {"unfold", "unfold"},
+};
+
+constexpr NamedBuilder kBuilders[] = {
+    {"diagonal", build_diagonal}, {"flip_or_roll", build_moved},
+    {"pad", build_pad},           {"repeat", build_repeat},
+    {"repeat_interleave", build_interleave}, {"select", build_select},
+    {"slice", build_slice},       {"strided", build_strided},
+    {"triangle", build_triangle}, {"unfold", build_unfold},
+};
+
+}  // namespace
+
+Family slice_family() { return {"slice", {}, kGroups, kBuilders}; }
+
+}  // namespace hyper_parallel::rules

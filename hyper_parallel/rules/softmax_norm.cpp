@@ -1,0 +1,114 @@
+// Softmax and norms: each result needs the whole row, so a split row takes a handler.
+
+#include "hyper_parallel/rules/families.h"
+#include "hyper_parallel/rules/make.h"
+
+namespace hyper_parallel::rules {
+namespace {
+
+// layer_norm, rms_norm (input, weight?, bias?) with attribute normalized_shape. `native`: also the
+// statistics, mean and rstd.
+ConcreteRule build_norm(const Call& call, Words words) {
+  check_count(call, 1, 3);
+  const Shape& sizes = call.inputs[0].meta.sizes;
+  const std::vector<std::int64_t> row = call.integers("normalized_shape");
+  if (row.size() > sizes.size()) check_ndim(call, 0, row.size());
+  const std::size_t lead = sizes.size() - row.size();
+  for (std::size_t d = 0; d < row.size(); ++d) {
+    if (sizes[lead + d] != row[d]) {
+      throw_sizes(call, 0, lead + d, sizes[lead + d], row[d], "normalized_shape");
+    }
+  }
+  ConcreteRule rule = start(call);
+  const std::vector<int> factors = spread(rule, 0);
+  for (std::size_t d = 0; d < row.size(); ++d) {
+    const int f = factors[lead + d];
+    if (f < 0) continue;
+    if (words.front() == "!") {
+      block(rule, f);
+    } else {
+      rule.factors[static_cast<std::size_t>(f)].handler = words.front();
+    }
+  }
+  for (std::size_t i = 1; i < call.inputs.size(); ++i) {
+    if (!call.inputs[i].present) continue;
+    check_ndim(call, i, row.size());
+    for (std::size_t d = 0; d < row.size(); ++d) {
+      if (rule.inputs[i].sizes[d] != row[d]) {
+        throw_sizes(call, i, d, rule.inputs[i].sizes[d], row[d], "normalized_shape");
+      }
+      put(rule.inputs[i], d, factors[lead + d]);
+    }
+  }
+  TensorMap out = whole(sizes);
+  out.dims = rule.inputs[0].dims;
+  TensorMap statistics = out;
+  for (std::size_t d = lead; d < sizes.size(); ++d) {
+    statistics.sizes[d] = 1;
+    statistics.dims[d].clear();
+  }
+  rule.outputs.push_back(std::move(out));
+  if (has_word(words, "native")) {
+    rule.outputs.push_back(statistics);
+    rule.outputs.push_back(statistics);
+  }
+  return rule;
+}
+
+// group_norm(input [n, c, ...], weight? [c], bias? [c]): only n passes.
+ConcreteRule build_group_norm(const Call& call, Words) {
+  check_count(call, 1, 3);
+  ConcreteRule rule = start(call);
+  const std::vector<int> factors = spread(rule, 0);
+  for (std::size_t d = 1; d < factors.size(); ++d) block(rule, factors[d]);
+  TensorMap out = whole(call.inputs[0].meta.sizes);
+  out.dims = rule.inputs[0].dims;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// batch_norm(input [n, c, ...], weight?, bias?, running_mean?, running_var?): channels pass; the rest
+// passes too unless the statistics are taken from this batch.
+ConcreteRule build_batch_norm(const Call& call, Words) {
+  check_count(call, 1, 5);
+  ConcreteRule rule = start(call);
+  const std::vector<int> factors = spread(rule, 0);
+  const bool own = call.boolean("training", false);
+  for (std::size_t d = 0; own && d < factors.size(); ++d) {
+    if (d != 1) block(rule, factors[d]);
+  }
+  for (std::size_t i = 1; i < call.inputs.size() && factors.size() > 1; ++i) {
+    if (call.inputs[i].present && rule.inputs[i].sizes.size() == 1) {
+      put(rule.inputs[i], 0, factors[1]);
+    }
+  }
+  TensorMap out = whole(call.inputs[0].meta.sizes);
+  out.dims = rule.inputs[0].dims;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+constexpr Row kRows[] = {
+    {"aten::_log_softmax", "... d~log_softmax@dim -> ="},
+    {"aten::_log_softmax_backward_data", "... d!@dim, ... d!@dim -> ="},
+    {"aten::_softmax", "... d~softmax@dim -> ="},
+    {"aten::_softmax_backward_data", "... d!@dim, ... d!@dim -> ="},
+    {"aten::batch_norm", "batch_norm"},
+    {"aten::group_norm", "group_norm"},
+    {"aten::layer_norm", "norm layer_norm"},
+    {"aten::log_softmax.int", "... d~log_softmax@dim -> ="},
+    {"aten::native_layer_norm", "norm ! native"},
+    {"aten::rms_norm", "norm rms_norm"},
+    {"aten::softmax.int", "... d~softmax@dim -> ="},
+    {"aten::special_log_softmax", "... d~log_softmax@dim -> ="},
+    {"aten::special_softmax", "... d~softmax@dim -> ="},
+};
+
+constexpr NamedBuilder kBuilders[] = {
+    {"batch_norm", build_batch_norm}, {"group_norm", build_group_norm}, {"norm", build_norm}};
+
+}  // namespace
+
+Family softmax_norm_family() { return {"softmax_norm", kRows, {}, kBuilders}; }
+
+}  // namespace hyper_parallel::rules

@@ -1,0 +1,58 @@
+#include "hyper_parallel/torch/handlers.h"
+
+#include <string_view>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/torch/handlers_internal.h"
+
+namespace hyper_parallel::torch_layer {
+namespace {
+
+template <void (*kRun)(HandlerCall&)>
+void run(const c10::OperatorHandle& op, const OpPlan& plan, torch::jit::Stack* stack) {
+  HandlerCall call(op, plan, stack);
+  kRun(call);
+}
+
+struct Named {
+  std::string_view name;
+  Handler handler;
+};
+
+constexpr Named kHandlers[] = {
+    {"argmax", run<handlers::argmax>},
+    {"cross_entropy", run<handlers::cross_entropy>},
+    {"cumsum", run<handlers::cumsum>},
+    {"each", run<handlers::each>},
+    {"embedding", run<handlers::embedding>},
+    {"gather", run<handlers::gather>},
+    {"index", run<handlers::index>},
+    {"index_select", run<handlers::index_select>},
+    {"layer_norm", run<handlers::layer_norm>},
+    {"linear_addend", run<handlers::linear_addend>},
+    {"log_softmax", run<handlers::log_softmax>},
+    {"logsumexp", run<handlers::logsumexp>},
+    {"mean", run<handlers::mean>},
+    {"mean_loss", run<handlers::mean_loss>},
+    {"minmax_dim", run<handlers::minmax_dim>},
+    {"nll_loss", run<handlers::nll_loss>},
+    {"norm", run<handlers::norm>},
+    {"rms_norm", run<handlers::rms_norm>},
+    {"sdpa", run<handlers::sdpa>},
+    {"softmax", run<handlers::softmax>},
+    {"sort", run<handlers::sort>},
+    {"squeeze", run<handlers::squeeze>},
+    {"topk", run<handlers::topk>},
+    {"var", run<handlers::var>},
+};
+
+}  // namespace
+
+Handler find_handler(const std::string& name) {
+  for (const Named& h : kHandlers) {
+    if (h.name == name) return h.handler;
+  }
+  throw InternalError(Message("HP-S090", "no handler \"" + name + "\""));
+}
+
+}  // namespace hyper_parallel::torch_layer

@@ -1,0 +1,78 @@
+// Norms over dims that are cut. Statistics are f32 for half types, in two passes as on one device:
+// the mean, then the mean of squared deviations from it.
+
+#include <ATen/TensorOperators.h>
+
+#include <limits>
+
+#include "hyper_parallel/torch/collective_ops.h"
+#include "hyper_parallel/torch/handlers_internal.h"
+
+namespace hyper_parallel::torch_layer::handlers {
+namespace {
+
+struct Normalised {
+  std::vector<std::int64_t> dims;
+  std::vector<int> axes;
+  double count = 1;  // global
+};
+
+Normalised normalised(const HandlerCall& c) {
+  Normalised out;
+  const Shape& sizes = c.sizes("input");
+  const auto n = c.find("normalized_shape")->toListRef().size();
+  for (std::size_t d = sizes.size() - n; d < sizes.size(); ++d) {
+    out.dims.push_back(static_cast<std::int64_t>(d));
+    out.count *= static_cast<double>(sizes[d]);
+  }
+  out.axes = axes_of(c.layout("input"), out.dims);
+  return out;
+}
+
+at::Tensor affine(const HandlerCall& c, at::Tensor y) {
+  const at::Tensor weight = c.tensor("weight");
+  if (weight.defined()) y = y * widened(weight);
+  if (c.find("bias") != nullptr) y = y + widened(c.tensor("bias"));
+  return y;
+}
+
+}  // namespace
+
+void layer_norm(HandlerCall& c) {
+  at::Tensor x = c.tensor("input");
+  x = x.to(type_in_autocast(x, "layer_norm"));
+  const Normalised n = normalised(c);
+  const at::Tensor wide = widened(x);
+  const at::Tensor mean = all_reduce(wide.sum(n.dims, true), c.mesh(), n.axes) / n.count;
+  const at::Tensor deviation = wide - mean;
+  const at::Tensor variance =
+      all_reduce((deviation * deviation).sum(n.dims, true), c.mesh(), n.axes) / n.count;
+  const at::Tensor scale = (variance + c.number("eps", 1e-5)).rsqrt();
+  const at::Tensor y = affine(c, deviation * scale).to(x.scalar_type());
+  if (c.returns() == 1) {
+    c.finish({y});
+  } else {
+    c.finish({y, mean, scale});
+  }
+}
+
+void rms_norm(HandlerCall& c) {
+  at::Tensor x = c.tensor("input");
+  x = x.to(type_in_autocast(x, "rms_norm"));
+  const Normalised n = normalised(c);
+  const at::Tensor wide = widened(x);
+  // torch takes the epsilon of the type that it computes in.
+  const double eps =
+      c.number("eps", wide.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                        : std::numeric_limits<float>::epsilon());
+  const at::Tensor squares = all_reduce((wide * wide).sum(n.dims, true), c.mesh(), n.axes);
+  const at::Tensor scale = (squares / n.count + eps).rsqrt();
+  const at::Tensor y = affine(c, wide * scale).to(x.scalar_type());
+  if (c.returns() == 1) {
+    c.finish({y});
+  } else {
+    c.finish({y, scale});
+  }
+}
+
+}  // namespace hyper_parallel::torch_layer::handlers

@@ -1,0 +1,407 @@
+"""Distributed tensors: global sizes outside, this rank's part and a layout inside."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from hyper_parallel import _torch, intermediates
+from hyper_parallel._core import Layout_, Placement
+from hyper_parallel.errors import usage_error
+from hyper_parallel.layout import Layout, is_layout_spec, layout_of_arguments, resolve_layout
+from hyper_parallel.mesh import DeviceMesh
+from hyper_parallel.ranks import rank
+
+__all__ = ["DTensor", "distribute_tensor", "empty", "full", "ones", "zeros"]
+
+_get_grad = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
+_set_grad = torch.Tensor.grad.__set__  # type: ignore[attr-defined]
+
+
+class DTensor(torch.Tensor):
+    """A tensor whose parts lie on the ranks of a mesh.
+
+    It has the sizes of the whole tensor and is used as one: each op derives layouts, communicates
+    where it must, and runs on this rank's part. Plain tensors beside it count as the same value
+    on every rank.
+
+        x = distribute_tensor(value, mesh, [Shard(0)])
+        x = DTensor.from_local(part, mesh, [Shard(0)])
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    def __new__(cls, local_tensor: torch.Tensor, device_mesh: Any, placements: Any) -> DTensor:
+        return cls.from_local(local_tensor, device_mesh, placements)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    # ---- What it is ------------------------------------------------------------------------
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        return DeviceMesh._of(_torch.layout(self).mesh, self.device.type)
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """One placement an axis of the mesh."""
+        return tuple(_torch.layout(self).placements)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout._of(_torch.layout(self))
+
+    @property
+    def local_shape(self) -> torch.Size:
+        """The shape of this rank's part."""
+        return _torch.local(self).shape
+
+    # ---- In and out ------------------------------------------------------------------------
+
+    @staticmethod
+    def from_local(
+        local_tensor: torch.Tensor,
+        device_mesh: Any = None,
+        placements: Any = None,
+        *,
+        run_check: bool = False,
+        shape: Sequence[int] | None = None,
+        stride: Sequence[int] | None = None,
+        grad_placements: Any = None,
+    ) -> DTensor:
+        """Make a DTensor of the parts that ranks hold.
+
+        Args:
+            local_tensor: this rank's part.
+            device_mesh: a mesh, ours or torch's; or a configured ``Layout`` and no placements.
+            placements: one an axis, or a ``Layout``; R by default.
+            run_check: give all copies of a replicated part the value of the first one.
+            shape: global; without it ranks exchange the sizes of dims that are cut.
+            stride: taken for the sake of torch's signature; it is always worked out.
+            grad_placements: in which ``local_tensor`` gets its gradient; by default each rank gets
+                the whole gradient of its part.
+
+        Raises:
+            UsageError: a dim out of range, or a part that does not fit the chunk rule.
+
+        Cost:
+            Without ``shape``, one all-reduce of a number for each dim that is cut.
+        """
+        layout = layout_of_arguments(device_mesh, placements, local_tensor.dim())
+        if run_check:
+            local_tensor = _same_on_copies(local_tensor, layout)
+        return _torch.from_local(
+            local_tensor,
+            layout,
+            None if shape is None else list(shape),
+            _gradient_layout(grad_placements, layout, local_tensor.dim()),
+        )
+
+    def to_local(self, *, grad_placements: Any = None) -> torch.Tensor:
+        """Get this rank's part as a plain tensor, differentiably.
+
+        Args:
+            grad_placements: in which the user's gradient comes; by default every rank gives the
+                whole gradient of its part, so that of an R axis counts once.
+        """
+        layout = _gradient_layout(grad_placements, _torch.layout(self), self.dim())
+        return _torch.to_local(self, layout)
+
+    def full_tensor(self, *, grad_placements: Any = None) -> torch.Tensor:
+        """Get the whole value as a plain tensor on every rank, differentiably.
+
+        Cost:
+            All-gathers and all-reduces as the layout asks; all ranks must call it.
+        """
+        layout = _gradient_layout(grad_placements, _torch.layout(self), self.dim())
+        return _torch.full_tensor(self, layout)
+
+    def redistribute(
+        self, device_mesh: Any = None, placements: Any = None, *, layout: Any = None
+    ) -> DTensor:
+        """Move to another layout with the cheapest known plan; the value is kept.
+
+            rank 0  [a b]               [a b c d]
+            rank 1  [c d]   S(0) -> R   [a b c d]
+
+        ``S(0) -> R`` is one all-gather, ``P(sum) -> S(0)`` one reduce-scatter, ``S(0) -> S(1)``
+        one all-to-all. The gradient takes the transposed way.
+
+        Args:
+            device_mesh: its own by default. A ``Layout`` may stand here alone.
+            placements: one an axis; or names for each dim, such as ``("dp", "None")``.
+            layout: instead of the two.
+
+        Returns:
+            A tensor of the same global shape; itself if nothing changes.
+
+        Raises:
+            UsageError: a dim out of range, a wrong number of placements, no target.
+            UnsupportedError: no plan exists, such as R -> P(max); meshes of different ranks.
+        """
+        if layout is None and placements is None and is_layout_spec(device_mesh):
+            layout, device_mesh = device_mesh, None
+        if layout is not None:
+            target = resolve_layout(layout, None if _has_mesh(layout) else self._mesh, self.dim())
+        elif placements is not None:
+            mesh = self._mesh if device_mesh is None else device_mesh
+            if device_mesh is None and _has_mesh(placements):
+                mesh = None
+            target = layout_of_arguments(mesh, placements, self.dim())
+        else:
+            raise usage_error(
+                "HP-D040", "redistribute: no target", hint="redistribute(placements=[...])"
+            )
+        return _torch.redistribute(self, target)
+
+    def reduce_partial(self) -> DTensor:
+        """Do all pending reductions: P becomes R."""
+        return _torch.reduce_partial(self)
+
+    @property
+    def _mesh(self) -> Any:
+        return _torch.layout(self).mesh
+
+    # ---- Gradients -------------------------------------------------------------------------
+
+    @property
+    def grad(self) -> DTensor | None:  # type: ignore[override]
+        """The gradient, a DTensor.
+
+        After ``backward()`` that of a leaf is in the leaf's layout. One kept by ``retain_grad``
+        is in the dual layout: P(sum) for R, the contributions of ranks not summed yet.
+        """
+        if self.is_leaf or not _torch.has_down_node(self):
+            return _get_grad(self)
+        return intermediates.retained_gradient(self)
+
+    @grad.setter
+    def grad(self, value: torch.Tensor | None) -> None:
+        if self.is_leaf or not _torch.has_down_node(self):
+            _set_grad(self, value)
+            return
+        if value is not None:
+            value = intermediates.unwrap_gradient(value, _torch.layout(self), list(self.shape))
+        _torch.local_for_use(self).grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this tensor, which an op made, in ``grad``."""
+        if _torch.has_down_node(self):
+            _torch.local_for_use(self).retain_grad()
+        else:
+            super().retain_grad()
+
+    @property
+    def retains_grad(self) -> bool:  # type: ignore[override]
+        if _torch.has_down_node(self):
+            return _torch.local_for_use(self).retains_grad
+        return torch.Tensor.retains_grad.__get__(self)  # type: ignore[attr-defined]
+
+    def register_hook(self, hook: intermediates.Hook) -> RemovableHandle:
+        """Call ``hook`` with the gradient, a DTensor, whenever it is computed.
+
+        The gradient of a tensor that an op made comes in the dual layout: P(sum) for R. What the
+        hook returns takes its place: a DTensor in any layout, or a plain tensor, taken as whole.
+        """
+        if _torch.has_down_node(self):
+            return intermediates.register_local_hook(self, hook)
+        return super().register_hook(hook)
+
+    # ---- As a Python value -----------------------------------------------------------------
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        """Show layout and this rank's part; nothing is communicated."""
+        text = f"DTensor({_torch.describe(self)}, local={_torch.local(self)!r}"
+        if self.grad_fn is not None:
+            text += f", grad_fn=<{self.grad_fn.name()}>"
+        elif self.requires_grad:
+            text += ", requires_grad=True"
+        return text + ")"
+
+    def tolist(self) -> Any:
+        """Get the whole value as nested lists; all ranks must call it."""
+        return self.detach().full_tensor().tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Get the whole value as an array; all ranks must call it."""
+        if self.requires_grad and not force:
+            return torch.empty(0, requires_grad=True).numpy()  # torch's own error
+        return self.detach().full_tensor().numpy(force=force)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DTensor:
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment."
+            )
+        with torch.no_grad():
+            local = _torch.local(self).clone()
+            made = _torch.wrap(local, _torch.layout(self), list(self.shape))
+        made.requires_grad_(self.requires_grad)
+        memo[id(self)] = made
+        gradient = _get_grad(self)
+        if gradient is not None:
+            made.grad = copy.deepcopy(gradient, memo)
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        local = _torch.local(self)
+        if local.untyped_storage().nbytes() > local.numel() * local.element_size():
+            local = local.clone()  # save this part alone
+        layout = _torch.layout(self).to_string_with_mesh()
+        state = dict(self.__dict__)
+        return _rebuild, (local, layout, list(self.shape), self.requires_grad, state)
+
+
+def _rebuild(
+    local: torch.Tensor, layout: str, sizes: list[int], requires_grad: bool, state: dict[str, Any]
+) -> DTensor:
+    """Make a DTensor from what was pickled, on a rank at the same place of an equal mesh."""
+    tensor = _torch.from_local(local, Layout_.parse(layout), sizes)
+    tensor.requires_grad_(requires_grad)
+    tensor.__dict__.update(state)
+    return tensor
+
+
+def distribute_tensor(
+    tensor: torch.Tensor,
+    device_mesh: Any = None,
+    placements: Any = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> DTensor:
+    """Cut a whole tensor to the parts of ``placements``.
+
+        distribute_tensor(x, mesh, [Shard(0), Replicate()])
+        distribute_tensor(x, layout("dp", "None"))
+
+    A leaf gives a new leaf. A tensor with a graph stays in it; its gradient is whole on every
+    rank. A DTensor is redistributed.
+
+    Args:
+        device_mesh: a mesh, ours or torch's; or a configured ``Layout`` and no placements.
+        placements: one an axis, names for each dim, or a ``Layout``; R by default.
+        src_data_rank: whose value counts, as a place in the mesh's rank list. With None every rank
+            is trusted to hold the same value, and nothing is communicated.
+
+    Raises:
+        UsageError: a dim out of range, a wrong number of placements, no such rank.
+
+    Cost:
+        One broadcast of the whole tensor, unless ``src_data_rank`` is None.
+    """
+    layout = layout_of_arguments(device_mesh, placements, tensor.dim())
+    source = None
+    if src_data_rank is not None:
+        ranks = layout.mesh.ranks
+        if not 0 <= src_data_rank < len(ranks):
+            raise usage_error(
+                "HP-M011",
+                f"src_data_rank={src_data_rank}: the mesh has {len(ranks)} ranks",
+                mesh=layout.mesh,
+            )
+        source = ranks[src_data_rank]
+    kind = getattr(device_mesh, "device_type", tensor.device.type)
+    if kind != tensor.device.type and not tensor.is_meta:
+        requires_grad = tensor.requires_grad and tensor.is_leaf
+        tensor = tensor.to(kind)
+        tensor = tensor.detach().requires_grad_() if requires_grad else tensor
+    return _torch.distribute_tensor(tensor, layout, source)
+
+
+def zeros(*size: Any, device_mesh: Any = None, placements: Any = None, **options: Any) -> DTensor:
+    """Make a DTensor of zeros. Options: dtype, device, requires_grad.
+
+    zeros(4, 8, device_mesh=mesh, placements=[Shard(0)])
+    """
+    return _filled(size, 0, device_mesh, placements, options)
+
+
+def ones(*size: Any, device_mesh: Any = None, placements: Any = None, **options: Any) -> DTensor:
+    """Make a DTensor of ones. Options: dtype, device, requires_grad."""
+    return _filled(size, 1, device_mesh, placements, options)
+
+
+def empty(*size: Any, device_mesh: Any = None, placements: Any = None, **options: Any) -> DTensor:
+    """Make a DTensor whose values are arbitrary. Options: dtype, device, requires_grad."""
+    return _filled(size, None, device_mesh, placements, options)
+
+
+def full(
+    size: Sequence[int],
+    fill_value: Any,
+    *,
+    device_mesh: Any = None,
+    placements: Any = None,
+    **options: Any,
+) -> DTensor:
+    """Make a DTensor of one value. Options: dtype, device, requires_grad.
+
+    The element type is that of ``fill_value`` by default, as in torch.
+    """
+    options.setdefault("dtype", torch.full((), fill_value).dtype)
+    return _filled(tuple(size), fill_value, device_mesh, placements, options)
+
+
+def _filled(
+    size: tuple[Any, ...], value: Any, device_mesh: Any, placements: Any, options: dict[str, Any]
+) -> DTensor:
+    sizes = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
+    layout = layout_of_arguments(device_mesh, placements, len(sizes))
+    place = layout.mesh.coordinate(rank())
+    if place is None:
+        raise usage_error("HP-M032", f"rank {rank()} is not in the mesh", mesh=layout.mesh)
+    options.setdefault("device", getattr(device_mesh, "device_type", None))
+    requires_grad = options.pop("requires_grad", False)
+    part = torch.empty(layout.local_shape(sizes, place), **options)
+    if value is not None:
+        part.fill_(value)
+    whole = _torch.wrap(part, layout.reduced(), sizes)
+    return _torch.redistribute(whole, layout).requires_grad_(requires_grad)
+
+
+def _gradient_layout(placements: Any, layout: Layout_, ndim: int) -> Layout_ | None:
+    if placements is None:
+        return None
+    return resolve_layout(placements, layout.mesh, ndim)
+
+
+def _has_mesh(value: Any) -> bool:
+    return isinstance(value, (Layout, Layout_))
+
+
+def _same_on_copies(local: torch.Tensor, layout: Layout_) -> torch.Tensor:
+    """Give all copies of a replicated part the value of the first one."""
+    mesh = layout.mesh
+    names = [
+        name
+        for name, size, placement in zip(mesh.names, mesh.sizes, layout.placements, strict=True)
+        if placement.is_replicate() and size > 1
+    ]
+    if not names:
+        return local
+    copies = mesh.sub_mesh(names, rank())
+    value = _torch.distribute_tensor(
+        local.detach(), Layout_.replicated(copies), copies.ranks[0]
+    )
+    made = local.clone()
+    with torch.no_grad():
+        made.copy_(_torch.local(value))
+    return made
+
+
+_torch.set_dtensor_type(DTensor)
+intermediates.install()
+torch.serialization.add_safe_globals([_rebuild])

@@ -1,0 +1,436 @@
+"""Check rules: is every strategy true, and is one missing?
+
+    verify("aten::mm")                          # one op, with its cases from the table
+    verify()                                    # every row
+    verify("my::op", cases=[case(t(5, 3))])     # a rule of your own
+
+A strategy is run rank by rank on real tensors; results are joined as their layouts say and compared
+with the unsplit op, and so are gradients. On the command line: ``python -m hyper_parallel verify``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hyper_parallel import _torch
+
+__all__ = ["Case", "Report", "case", "verify"]
+
+MESHES: tuple[tuple[int, ...], ...] = ((1,), (2,), (3,), (4,), (2, 2))
+
+
+# ---- Values --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A random argument: drawn anew for each seed."""
+
+    draw: Callable[[torch.Generator], Any]
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def t(*shape: int, dtype: torch.dtype = torch.float64) -> Value:
+    """Draw normal values."""
+    return Value(lambda g: torch.randn(shape, generator=g, dtype=dtype), f"t{list(shape)}")
+
+
+def uniform(low: float, high: float, *shape: int, dtype: torch.dtype = torch.float64) -> Value:
+    """Draw values between ``low`` and ``high``."""
+    return Value(
+        lambda g: torch.rand(shape, generator=g, dtype=dtype) * (high - low) + low,
+        f"uniform({low}, {high}){list(shape)}",
+    )
+
+
+def positive(*shape: int) -> Value:
+    """Draw values between 0.5 and 2.5."""
+    return uniform(0.5, 2.5, *shape)
+
+
+def unit(*shape: int) -> Value:
+    """Draw values between -0.9 and 0.9."""
+    return uniform(-0.9, 0.9, *shape)
+
+
+def ints(low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> Value:
+    """Draw integers from ``low`` up to and without ``high``."""
+    return Value(
+        lambda g: torch.randint(low, high, shape, generator=g).to(dtype),
+        f"ints({low}, {high}){list(shape)}",
+    )
+
+
+def bools(*shape: int) -> Value:
+    """Draw True and False."""
+    return Value(lambda g: torch.rand(shape, generator=g) < 0.5, f"bools{list(shape)}")
+
+
+def mixed(*shape: int, special: Sequence[float] = (math.nan, math.inf, -math.inf, 0.0)) -> Value:
+    """Draw normal values with some special ones among them."""
+
+    def draw(g: torch.Generator) -> torch.Tensor:
+        out = torch.randn(shape, generator=g, dtype=torch.float64)
+        flat = out.view(-1)
+        for value in special:
+            for _ in range(max(1, flat.numel() // 8)):
+                flat[int(torch.randint(flat.numel(), (), generator=g))] = value
+        return out
+
+    return Value(draw, f"mixed{list(shape)}")
+
+
+def grid(*shape: int) -> Value:
+    """Draw small whole numbers as floats, so that some are equal."""
+    return Value(
+        lambda g: torch.randint(-2, 3, shape, generator=g).double(), f"grid{list(shape)}"
+    )
+
+
+def distinct(*shape: int) -> Value:
+    """Draw values that differ by at least a little: no ties, no kinks."""
+
+    def draw(g: torch.Generator) -> torch.Tensor:
+        count = math.prod(shape)
+        order = torch.randperm(count, generator=g).double()
+        return ((order - count / 2 + 0.3) / 4).reshape(shape)
+
+    return Value(draw, f"distinct{list(shape)}")
+
+
+def made(draw: Callable[[torch.Generator], Any], text: str) -> Value:
+    """Draw with a function of a generator."""
+    return Value(draw, text)
+
+
+# ---- Cases ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One call of an op: arguments that are values to draw, or plain ones."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    values: bool = True
+    grad: bool = True
+
+    def label(self) -> str:
+        parts = [_text(a) for a in self.args]
+        parts += [f"{k}={_text(v)}" for k, v in self.kwargs.items()]
+        return ", ".join(parts)
+
+    def draw(self, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        g = torch.Generator().manual_seed(seed)
+        args = tuple(_drawn(a, g) for a in self.args)
+        return args, {k: _drawn(v, g) for k, v in self.kwargs.items()}
+
+
+def case(*args: Any, values: bool = True, grad: bool = True, **kwargs: Any) -> Case:
+    """Describe one call.
+
+    Args:
+        values: False where results are arbitrary (``empty``, random draws): only layouts, sizes
+            and types are compared.
+        grad: False to leave gradients out.
+    """
+    return Case(args, kwargs, values, grad)
+
+
+def _drawn(value: Any, g: torch.Generator) -> Any:
+    if isinstance(value, Value):
+        return value.draw(g)
+    if isinstance(value, list | tuple):
+        return type(value)(_drawn(v, g) for v in value)
+    return value
+
+
+def _text(value: Any) -> str:
+    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else repr(value)
+
+
+def schema_of(op: str) -> Any:
+    """Find the schema of ``aten::sum.dim_IntList``; None if torch has no such op."""
+    name, _, overload = op.partition(".")
+    try:
+        return torch._C._get_schema(name, overload)
+    except RuntimeError:
+        return None
+
+
+def in_place_name(op: str) -> str:
+    name, dot, overload = op.partition(".")
+    return f"{name}_{dot}{overload}"
+
+
+class Table:
+    """The cases of all ops: ``tests/verify/cases.py``."""
+
+    def __init__(self, module: Any) -> None:
+        self._cases: dict[str, list[Case]] = module.CASES
+        self._default = module.default
+        self.without: dict[str, str] = module.WITHOUT
+
+    def cases(self, op: str, spec: str) -> list[Case]:
+        if op in self._cases:
+            return self._cases[op]
+        return [] if op in self.without else self._default(op, spec)
+
+
+def load_table(path: str | os.PathLike[str] | None = None) -> Table:
+    """Read the table of cases.
+
+    Args:
+        path: default: ``$HYPER_PARALLEL_CASES``, else ``tests/verify/cases.py`` of this checkout.
+    """
+    from hyper_parallel import UsageError
+
+    default = Path(__file__).resolve().parents[2] / "tests" / "verify" / "cases.py"
+    file = Path(path or os.environ.get("HYPER_PARALLEL_CASES") or default)
+    if not file.is_file():
+        raise UsageError(f"no table of cases at {file}: give cases=[...], or set the path")
+    spec = importlib.util.spec_from_file_location("hyper_parallel_cases", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return Table(module)
+
+
+# ---- Reports -------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Finding:
+    """Something wrong, or a strategy that holds and is not in the rule."""
+
+    op: str
+    case: str
+    mesh: str
+    kind: str
+    line: str
+    detail: str
+
+    def __str__(self) -> str:
+        head = f"{self.kind}: {self.op} on {self.mesh}: {self.line}"
+        return f"{head}\n    case    {self.case}\n    detail  {self.detail}"
+
+
+@dataclasses.dataclass
+class OpReport:
+    """What was run for one op."""
+
+    op: str
+    spec: str
+    cases: int = 0
+    forced: int = 0
+    refused: int = 0
+    dispatched: int = 0
+    backward: int = 0
+    trials: int = 0
+    drawn: bool = False
+    error: float = 0.0
+    strategies: list[str] = dataclasses.field(default_factory=list)
+    wrong: list[Finding] = dataclasses.field(default_factory=list)
+    missing: list[Finding] = dataclasses.field(default_factory=list)
+    without: str = ""
+
+
+@dataclasses.dataclass
+class Report:
+    """What a run of the verifier found."""
+
+    ops: dict[str, OpReport] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def wrong(self) -> list[Finding]:
+        return [f for op in self.ops.values() for f in op.wrong]
+
+    @property
+    def missing(self) -> list[Finding]:
+        return [f for op in self.ops.values() for f in op.missing]
+
+    @property
+    def without_cases(self) -> list[str]:
+        return [op.op for op in self.ops.values() if not op.cases and not op.without]
+
+    def total(self, field: str) -> int:
+        return sum(getattr(op, field) for op in self.ops.values())
+
+    def summary(self) -> str:
+        ops = self.ops.values()
+        strategies = sum(len(op.strategies) for op in ops)
+        return (
+            f"{len(ops)} rules, {strategies} strategies, {self.total('cases')} cases\n"
+            f"{self.total('forced')} strategies run, {self.total('dispatched')} calls through the "
+            f"dispatch, {self.total('backward')} with gradients, {self.total('trials')} placements "
+            f"tried\n"
+            f"{len(self.wrong)} wrong, {len(self.missing)} missing, "
+            f"{len(self.without_cases)} rules without a case, "
+            f"{sum(bool(op.without) for op in ops)} with a reason for none\n"
+            f"largest error {max((op.error for op in ops), default=0.0):.1e}, "
+            f"{self.seconds:.0f} s"
+        )
+
+
+# ---- The run -------------------------------------------------------------------------------
+
+
+def _mesh_text(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes)) + (" rank" if sizes == (1,) else " ranks")
+
+
+def _packed(op: str, one: Case, spec: str, seed: int, others: int) -> dict[str, Any]:
+    args, kwargs = one.draw(seed)
+    return {
+        "op": op,
+        "label": one.label(),
+        "args": args,
+        "kwargs": kwargs,
+        "others": [one.draw(seed + 1 + n) for n in range(others)],
+        "spec": spec,
+        "values": one.values,
+        "grad": one.grad,
+    }
+
+
+def _runs_alone(op: str, one: Case, seed: int) -> bool:
+    args, kwargs = one.draw(seed)
+    name, _, overload = op.partition(".")
+    packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
+    try:
+        getattr(packet, overload or "default")(*args, **kwargs)
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+        return False
+    return True
+
+
+def verify(
+    ops: str | Iterable[str] | None = None,
+    *,
+    cases: Sequence[Case] | None = None,
+    rule: str | None = None,
+    meshes: Sequence[Sequence[int]] = MESHES,
+    in_place: bool = True,
+    dispatch: bool = True,
+    missing: bool = True,
+    seed: int = 0,
+    table: Table | None = None,
+    progress: Callable[[str], None] | None = None,
+    **options: int,
+) -> Report:
+    """Check rules by running them.
+
+    Args:
+        ops: an op with its overload, several, or None for every row.
+        cases: calls to check instead of those of the table.
+        rule: the text of a rule to check in place of the op's own.
+        meshes: sizes of the meshes; strategies that are missing are looked for on ``(2,)``.
+        in_place: also run ``add_`` where the rule of ``add`` serves it.
+        dispatch: also call the op on DTensors in many layouts.
+        missing: also look for strategies that hold and that the rule lacks.
+        options: ``most_choices``, ``most_layouts``, ``most_trials`` of hyper_parallel/torch/verify.h.
+
+    Returns:
+        A report; ``report.wrong`` and ``report.missing`` are what matters.
+    """
+    start = time.monotonic()
+    specs: dict[str, str] = dict(_torch.rule_rows())
+    names = list(specs) if ops is None else [ops] if isinstance(ops, str) else list(ops)
+    if table is None and cases is None:
+        table = load_table()
+    report = Report()
+    packed: list[dict[str, Any]] = []
+    owners: list[str] = []
+    for op in names:
+        spec = rule or specs.get(op) or _torch.find_rule(op) or ""
+        entry = report.ops[op] = OpReport(op, spec)
+        mine = list(cases) if cases is not None else table.cases(op, spec)
+        if table is not None:
+            entry.without = table.without.get(op, "")
+        twin = in_place_name(op)
+        has_twin = in_place and not rule and twin not in specs and schema_of(twin) is not None
+        for one in mine:
+            packed.append(_packed(op, one, rule or "", seed, 2 if missing else 0))
+            owners.append(op)
+            entry.cases += 1
+            if has_twin and _torch.find_rule(twin) and _runs_alone(twin, one, seed):
+                packed.append(_packed(twin, one, "", seed, 0) | {"missing": False})
+                owners.append(op)
+    for sizes in meshes:
+        for begin in range(0, len(packed), 64):
+            chunk = packed[begin : begin + 64]
+            if progress is not None:
+                progress(f"{_mesh_text(tuple(sizes))}: {chunk[0]['op']}")
+            result = _torch.verify(
+                chunk, list(sizes), dispatch=dispatch, missing=missing, seed=seed, **options
+            )
+            for n, counts in enumerate(result["counts"]):
+                _add(report.ops[owners[begin + n]], counts)
+            for f in result["findings"]:
+                one = chunk[f["which"]]
+                finding = Finding(
+                    one["op"], one["label"], _mesh_text(tuple(sizes)), f["kind"], f["line"],
+                    f["detail"],
+                )
+                owner = report.ops[owners[begin + f["which"]]]
+                (owner.missing if f["kind"] == "missing" else owner.wrong).append(finding)
+    report.seconds = time.monotonic() - start
+    return report
+
+
+def _add(entry: OpReport, counts: dict[str, Any]) -> None:
+    for name in ("forced", "refused", "dispatched", "backward", "trials"):
+        setattr(entry, name, getattr(entry, name) + counts[name])
+    entry.drawn |= counts["drawn"]
+    entry.error = max(entry.error, counts["error"])
+    entry.strategies += [line for line in counts["table"] if line not in entry.strategies]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``python -m hyper_parallel verify [op ...]``."""
+    parser = argparse.ArgumentParser(prog="hyper_parallel verify", description=main.__doc__)
+    parser.add_argument("ops", nargs="*", help="aten::mm; all rows by default")
+    parser.add_argument("--rule", help="a rule to check in place of the op's own")
+    parser.add_argument("--cases", help="a table of cases, as tests/verify/cases.py")
+    parser.add_argument("--no-dispatch", action="store_true")
+    parser.add_argument("--no-missing", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(arguments)
+    report = verify(
+        given.ops or None,
+        rule=given.rule,
+        dispatch=not given.no_dispatch,
+        missing=not given.no_missing,
+        seed=given.seed,
+        table=load_table(given.cases),
+        progress=lambda text: print(f"  {text}", end="\033[K\r", file=sys.stderr, flush=True)
+        if sys.stderr.isatty()
+        else None,
+    )
+    if given.ops:
+        for op in report.ops.values():
+            print(f"{op.op}    {op.spec}")
+            for line in op.strategies:
+                print(f"    {line}")
+    for finding in report.missing + report.wrong:
+        print(finding)
+    for op in report.without_cases:
+        print(f"no case: {op}")
+    print(report.summary())
+    return 1 if report.wrong or report.without_cases else 0
