@@ -62,6 +62,11 @@ def page(single: list[float], parallel: dict, megatron: dict) -> str:
             counts.append(
                 [names[key], phase, kind, got.get((phase, kind), 0), want.get((phase, kind), 0)]
             )
+    detail = [
+        [r.phase, r.kind, " ".join(r.axes), r.tensor, f"{r.source} -> {r.target}", r.bytes]
+        + [r.op or "the program", r.reason]
+        for r in parallel["report"].rows
+    ]
     return f"""<!doctype html>
 <meta charset="utf-8"><title>Qwen3 on one device and on a mesh</title><style>{STYLE}</style>
 <h1>One step, one device or four ranks: the same numbers</h1>
@@ -71,7 +76,7 @@ collective below was derived.</p>
 <h2>Collectives of one layer over tp</h2>
 {table(["run", "phase", "collective", "ours", "Megatron-LM"], counts)}
 <h2>All collectives of one step (one layer, dp=2 tp=2, rank 0)</h2>
-{parallel["report"].html_table()}
+{table(["phase", "collective", "over", "tensor", "layouts", "bytes", "for", "why"], detail)}
 <h2>Losses</h2>
 {table(["step", "one device", "dp=2 tp=2", "difference", "sequence", "difference"], losses)}
 """

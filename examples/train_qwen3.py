@@ -117,23 +117,23 @@ def whole(t: torch.Tensor) -> torch.Tensor:
     return t.full_tensor() if isinstance(t, hp.DTensor) else t
 
 
-def collectives(plan, layers: int, ids: torch.Tensor):
-    """The collectives of one step of a model with `layers` layers, on this rank."""
-    model = hp.shard_module(make_model(layers), plan)
+def collectives(plan, model, ids: torch.Tensor):
+    """The collectives of one step of `model`, on this rank."""
+    model = hp.shard_module(copy.deepcopy(model), plan)
     with hp.comm_report() as report:
         model(input_ids=ids, labels=ids).loss.backward()
     return report
 
 
-def layer_counts(plan, ids) -> dict[tuple[str, str], int]:
+def layer_counts(plan, models, ids) -> dict[tuple[str, str], int]:
     """Collectives over tp that one more layer adds: {(phase, kind): count}."""
-    one, two = (collectives(plan, n, ids) for n in (1, 2))
-    keys = {(p, k) for p in ("forward", "backward") for k in hp.COLLECTIVES}
+    one, two = (collectives(plan, models[n], ids) for n in (1, 2))
 
     def count(report, phase, kind):
-        return report.count(kind=kind, phase=phase, axes=("tp",))
+        return report.count(phase=phase, kind=kind, axes="tp")
 
-    return {k: n for k in sorted(keys) if (n := count(two, *k) - count(one, *k))}
+    keys = sorted({(row.phase, row.kind) for row in two.rows})
+    return {k: n for k in keys if (n := count(two, *k) - count(one, *k))}
 
 
 # What Megatron-LM issues a layer over its tensor-parallel group. With sequence parallelism its
@@ -150,18 +150,19 @@ MEGATRON = {
 }
 
 
-def parallel_part(arguments, bar) -> dict:
-    """What each rank does. Returns the results of both plans."""
+def parallel_part(arguments, models, bar) -> dict:
+    """What each rank does. Returns the results of both plans. `models` by number of layers: made
+    once, since ranks that are threads share torch's random generator."""
     batches = make_batches(arguments.steps, arguments.batch, arguments.length)
     out = {}
     for name, plan in (("tensor", PLAN), ("sequence", SEQUENCE_PLAN)):
-        model = hp.shard_module(make_model(arguments.layers), plan)
+        model = hp.shard_module(copy.deepcopy(models[arguments.layers]), plan)
         out[name] = train(model, batches, bar if hp.rank() == 0 else lambda: None)
     out["counts"] = {
-        "tensor": layer_counts(PLAN, batches[0]),
-        "sequence": layer_counts(SEQUENCE_PLAN, batches[0]),
+        "tensor": layer_counts(PLAN, models, batches[0]),
+        "sequence": layer_counts(SEQUENCE_PLAN, models, batches[0]),
     }
-    out["report"] = collectives(PLAN, 1, batches[0])
+    out["report"] = collectives(PLAN, models[1], batches[0])
     return out
 
 
@@ -223,7 +224,8 @@ def main() -> int:
             raise SystemExit(f"torchrun --nproc-per-node={WORLD} is needed")
     here = not processes or hp.rank() == 0
 
-    model = make_model(arguments.layers)
+    models = {n: make_model(n) for n in {1, 2, arguments.layers}}
+    model = models[arguments.layers]
     size = sum(p.numel() for p in model.parameters())
     if here:
         print(f"Qwen3, {size / 1e6:.1f} M parameters, float64, {arguments.steps} steps of")
@@ -232,9 +234,9 @@ def main() -> int:
     with tqdm(total=3 * arguments.steps, unit="step", disable=not here) as bar:
         single = train(copy.deepcopy(model), batches, bar.update) if here else None
         if processes:
-            parallel = parallel_part(arguments, bar.update)
+            parallel = parallel_part(arguments, models, bar.update)
         else:
-            parallel = hp.run_local(parallel_part, WORLD, arguments, bar.update)[0]
+            parallel = hp.run_local(parallel_part, WORLD, arguments, models, bar.update)[0]
     if not here:
         return 0
 

@@ -2,9 +2,11 @@
 // mask broadcast to [..., hq, l, s], result [..., hq, l, v].
 //
 // Grouped heads (enable_gqa): hq = h * g, query head i reads key head i / g. The heads of the query are
-// the factors h, g; either may be split. Split queries read all keys; a causal mask then starts
-// at the own offset. Linear in the value.
+// the factors h, g; either may be split. If the query comes with heads split in yet another way (more
+// ranks than key heads), handler sdpa picks from whole keys the heads that its own queries read.
+// Split queries read all keys; a causal mask then starts at the own offset. Linear in the value.
 
+#include "hyper_parallel/rules/cut.h"
 #include "hyper_parallel/rules/families.h"
 #include "hyper_parallel/rules/make.h"
 
@@ -76,12 +78,22 @@ class Attention {
     const int h = factor("h", own);
     const int g = factor("g", all / own);
     if (g >= 0) rule_.factors[static_cast<std::size_t>(g)].nonempty = true;
-    for (TensorMap* map : {&rule_.inputs[kQuery], &out_}) {
-      put(*map, d, h);
-      put(*map, d, g);
+    TensorMap& query = rule_.inputs[kQuery];
+    put(query, d, h);
+    put(query, d, g);
+    const Layout* layout = call_.inputs[kQuery].layout;
+    const Split* split = layout == nullptr ? nullptr : layout->split(static_cast<int>(d));
+    if (split != nullptr && !decompose(rule_, query, *split, layout->mesh()).exact) {
+      block(rule_, h);
+      block(rule_, g);
+      const int q = factor("q", all);
+      rule_.factors[static_cast<std::size_t>(q)].handler = "sdpa";
+      query.dims[d] = {q};
+    } else {
+      put(rule_.inputs[kKey], d, h);
+      put(rule_.inputs[kValue], d, h);
     }
-    put(rule_.inputs[kKey], d, h);
-    put(rule_.inputs[kValue], d, h);
+    out_.dims[d] = query.dims[d];
   }
 
   void rows(std::size_t lead) {

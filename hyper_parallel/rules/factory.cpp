@@ -16,11 +16,12 @@ ConcreteRule build_like(const Call& call, Words) {
   return rule;
 }
 
-// new_zeros(self, size, ...): like self where the sizes are the same, else replicated.
-ConcreteRule build_new(const Call& call, Words) {
+// new_zeros(self, size, ...): like self where the sizes are the same, else replicated. With strides
+// always replicated.
+ConcreteRule build_new(const Call& call, Words words) {
   check_count(call, 1, 1);
   const Shape size = call.integers("size");
-  if (size == call.inputs[0].meta.sizes) {
+  if (size == call.inputs[0].meta.sizes && !has_word(words, "strided")) {
     ConcreteRule rule = build_like(call, {});
     rule.rewrites.push_back({Rewrite::Kind::local_shape, "size", 0, 0});
     return rule;
@@ -57,6 +58,7 @@ ConcreteRule build_type_as(const Call& call, Words) {
 constexpr Group kGroups[] = {
     {"like", "empty_like fill.Scalar fill.Tensor full_like ones_like zeros_like"},
     {"new", "new_empty new_full new_ones new_zeros"},
+    {"new strided", "new_empty_strided"},
     {"pointwise linear", "zero"},
     {"copy", "copy"},
     {"type_as", "to.other type_as"},

@@ -93,6 +93,7 @@ constexpr std::array kHandlers = {
     HandlerInfo{"each", "a list op: run each part by itself (its handler, or the op)", nullptr},
     HandlerInfo{"embedding", "look up own rows, zero for indices of other ranks; P(sum)", nullptr},
     HandlerInfo{"gather", "as embedding, for gather along a split dim; P(sum)", nullptr},
+    HandlerInfo{"index", "as embedding, for self[..., i, ...] with one index tensor; P(sum)", nullptr},
     HandlerInfo{"index_select", "as embedding, for index_select along a split dim; P(sum)",
                 nullptr},
     HandlerInfo{"layer_norm", "all-reduce mean, then the sum of squared deviations", two_statistics},
@@ -112,7 +113,9 @@ constexpr std::array kHandlers = {
     HandlerInfo{"norm", "all-reduce of the powers (maximum for ord inf), then the root; R",
                 result_sum},
     HandlerInfo{"rms_norm", "all-reduce the sum of squares", one_statistic},
-    HandlerInfo{"sdpa", "own queries against all keys; the causal mask starts at the own offset",
+    HandlerInfo{"sdpa",
+                "split rows: own queries against all keys, the causal mask starts at the own offset. "
+                "Split query heads (factor q): the key heads that they read are picked from all",
                 nullptr},
     HandlerInfo{"softmax", "all-reduce max, then the sum of exponentials", two_statistics},
     HandlerInfo{"sort", "gather the dim, sort, keep the own part", whole_operand},

@@ -42,6 +42,22 @@ ConcreteRule build_whole(const Call& call, Words) {
   return rule;
 }
 
+// repeat_interleave(self, repeats [n], dim?): the lengths are in repeats.
+ConcreteRule build_repeats(const Call& call, Words) {
+  check_count(call, 2, 2);
+  ConcreteRule rule = start(call);
+  rule.dynamic = true;
+  Shape sizes = call.inputs[0].meta.sizes;
+  const int ndim = static_cast<int>(sizes.size());
+  if (call.has("dim") && ndim > 0) {
+    sizes[static_cast<std::size_t>(dim_of(call, "dim", 0, ndim))] = -1;
+  } else {
+    sizes = {-1};
+  }
+  rule.outputs.push_back(whole(std::move(sizes)));
+  return rule;
+}
+
 constexpr Group kGroups[] = {
     {"host", "_local_scalar_dense allclose equal is_nonzero item"},
     {"dynamic 1", "bincount masked_select"},
@@ -49,12 +65,14 @@ constexpr Group kGroups[] = {
     {"dynamic 1 1", "_unique"},
     {"nonzero", "argwhere nonzero"},
     {"nonzero each", "nonzero_numpy where"},
+    {"repeats", "repeat_interleave.self_Tensor"},
     {"whole", "masked_scatter"},
 };
 
 constexpr NamedBuilder kBuilders[] = {{"dynamic", build_dynamic},
                                       {"host", build_host},
                                       {"nonzero", build_nonzero},
+                                      {"repeats", build_repeats},
                                       {"whole", build_whole}};
 
 }  // namespace

@@ -97,7 +97,7 @@ void run_joined(std::vector<Job*> jobs) {
 
 std::vector<at::Tensor> execute_coalesced(
     const std::vector<std::shared_ptr<const plan::Plan>>& plans,
-    const std::vector<at::Tensor>& locals) {
+    const std::vector<at::Tensor>& locals, bool backward) {
   check_internal(plans.size() == locals.size(), "execute_coalesced: one plan a tensor");
   std::vector<at::Tensor> out = locals;
   std::vector<Job> jobs;
@@ -120,7 +120,7 @@ std::vector<at::Tensor> execute_coalesced(
     double bytes = 0;
     for (Job& job : jobs) {
       while (!job.done() && !job.step().communicates()) {
-        observe(job.step(), job.plan->meta, false);
+        observe(job.step(), job.plan->meta, backward);
         job.value = run(job.action(), job.value);
         ++job.next;
       }
@@ -132,7 +132,8 @@ std::vector<at::Tensor> execute_coalesced(
       bytes += bytes_of(job);
     }
     if (together.empty()) break;
-    for (Job* job : together) observe(job->step(), job->plan->meta, false);
+    const int joined = together.size() > 1 ? next_joined() : 0;
+    for (Job* job : together) observe(job->step(), job->plan->meta, backward, joined);
     if (together.size() > 1) {
       run_joined(together);
     } else {

@@ -8,6 +8,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/plan/redistribute.h"
+#include "hyper_parallel/torch/comm_record.h"
 #include "hyper_parallel/torch/coordinate.h"
 #include "hyper_parallel/torch/dtensor.h"
 #include "hyper_parallel/torch/ranks.h"
@@ -50,8 +51,8 @@ at::Tensor all_reduce(const at::Tensor& local, const Mesh* mesh, const std::vect
   if (group_size(mesh, axes) == 1) return local;
   std::vector<std::optional<ReduceOp>> partials(static_cast<std::size_t>(mesh->ndim()));
   for (int axis : axes) partials[static_cast<std::size_t>(axis)] = op;
-  const auto plan = plan::redistribute(Layout::get(mesh, {}, partials), Layout::replicated(mesh),
-                                       meta_of(local));
+  const auto plan =
+      plan::redistribute(Layout::get(mesh, {}, partials), Layout::replicated(mesh), meta_of(local));
   if (op == ReduceOp::sum) return redistribute(plan, local);
   at::NoGradGuard no_grad;
   return execute(*plan, local.detach());
@@ -63,6 +64,8 @@ at::Tensor all_gather_stack(const at::Tensor& local, const Mesh* mesh,
   const at::Tensor row = local.detach().contiguous().unsqueeze(0);
   const int n = group_size(mesh, axes);
   if (n == 1) return row;
+  const TensorMeta meta = meta_of(local);
+  note_collective("all_gather", mesh, axes, meta, static_cast<double>((n - 1) * meta.bytes()));
   return wait(call("_c10d_functional::all_gather_into_tensor", {row, n, group_of(mesh, axes)}));
 }
 
@@ -78,6 +81,8 @@ at::Tensor broadcast(const at::Tensor& value, const Mesh* mesh, int source_rank)
   }
   if (mesh->size() == 1) return value;
   at::NoGradGuard no_grad;
+  const TensorMeta meta = meta_of(value);
+  note_collective("broadcast", mesh, axes, meta, static_cast<double>(meta.bytes()));
   return wait(call("_c10d_functional::broadcast",
                    {value.detach().contiguous(), static_cast<std::int64_t>(at - members.begin()),
                     group_of(mesh, axes)}));

@@ -2,7 +2,9 @@
 
 #include <memory>
 
-#include "hyper_parallel/torch/frame.h"
+#include <torch/csrc/autograd/graph_task.h>
+
+#include "hyper_parallel/torch/cause.h"
 #include "hyper_parallel/torch/redistribute.h"
 
 namespace hyper_parallel::torch_layer {
@@ -15,28 +17,42 @@ struct Record {
 
 thread_local std::unique_ptr<Record> record;
 
-void add(const plan::Step& step, const TensorMeta& meta, bool backward) {
-  if (!step.communicates()) return;
+CommRow make_row(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
+                 const TensorMeta& meta, double bytes) {
   CommRow row;
-  row.kind = plan::to_string(step.kind);
+  row.kind = kind;
   for (char& c : row.kind) c = c == '-' ? '_' : c;
-  const Mesh* mesh = step.before->mesh();
-  for (int axis : step.axes) {
+  for (int axis : axes) {
     row.axes.push_back(mesh->name(axis));
     row.ranks *= mesh->size(axis);
   }
-  row.bytes = step.bytes;
-  row.backward = backward;
+  row.bytes = bytes;
+  row.meta = meta;
+  // A handler's own backward runs its collectives as if forward.
+  row.backward = torch::autograd::get_current_graph_task_id() >= 0;
   const Cause& cause = current_cause();
   if (cause.op != nullptr) row.op = *cause.op;
   if (cause.reason != nullptr) row.reason = *cause.reason;
-  row.meta = meta;
+  return row;
+}
+
+void add(const plan::Step& step, const TensorMeta& meta, bool backward, int joined) {
+  if (!step.communicates()) return;
+  CommRow row =
+      make_row(plan::to_string(step.kind), step.before->mesh(), step.axes, meta, step.bytes);
+  row.backward |= backward;
+  row.joined = joined;
   row.from = step.before->to_string();
   row.to = step.after->to_string();
   record->rows.push_back(std::move(row));
 }
 
 }  // namespace
+
+void note_collective(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
+                     const TensorMeta& local, double bytes) {
+  if (record) record->rows.push_back(make_row(kind, mesh, axes, local, bytes));
+}
 
 void start_record() {
   record = std::make_unique<Record>();

@@ -1,6 +1,7 @@
 #include "hyper_parallel/torch/dtensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "hyper_parallel/core/error.h"
@@ -39,18 +40,26 @@ void DTensorImpl::set_geometry(c10::IntArrayRef sizes) {
     set_sizes_contiguous(sizes);
     return;
   }
-  // Strides of the global tensor in the memory order of the local one; 0 stays 0 (expand).
+  // Local strides, stretched by what the split dims inside have lost. A tensor whose local part has
+  // gaps must not look contiguous: `contiguous()` would be skipped, and `view` fail on the part.
+  const auto local_sizes = local_.sizes();
   const auto local_strides = local_.strides();
   c10::SmallVector<int, 8> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return local_strides[a] < local_strides[b]; });
   c10::SmallVector<int64_t, 8> strides(sizes.size(), 0);
-  std::int64_t step = 1;
+  double stretch = 1;
   for (int d : order) {
-    if (local_strides[d] == 0 && local_.size(d) > 1) continue;
-    strides[d] = step;
-    step *= std::max<std::int64_t>(sizes[d], 1);
+    strides[d] = static_cast<std::int64_t>(std::ceil(static_cast<double>(local_strides[d]) * stretch));
+    if (local_strides[d] != 0 && local_sizes[d] > 0) {
+      stretch *= static_cast<double>(sizes[d]) / static_cast<double>(local_sizes[d]);
+    }
+  }
+  set_sizes_and_strides(sizes, strides);
+  if (!is_contiguous() || sizes.empty()) return;
+  for (int d : order) {
+    if (sizes[d] > 1) strides[d] += 1;
   }
   set_sizes_and_strides(sizes, strides);
 }

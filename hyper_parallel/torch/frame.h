@@ -56,11 +56,4 @@ void run_plan(Frame& frame, const OpPlan& plan, Operands& operands);
 /// The whole path: read, find or make the plan, run it.
 void dispatch(Frame& frame);
 
-/// What the running redistribution is for: shown by reports.
-struct Cause {
-  const std::string* op = nullptr;
-  const std::string* reason = nullptr;
-};
-const Cause& current_cause();
-
 }  // namespace hyper_parallel::torch_layer

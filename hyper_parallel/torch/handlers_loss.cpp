@@ -112,8 +112,10 @@ struct TokenLoss : torch::autograd::Function<TokenLoss> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& logits,
                             const at::Tensor& position, const at::Tensor& mine,
                             const at::Tensor& pick, const at::Tensor& spread,
-                            const at::Tensor& used, const at::Tensor& smooth, std::int64_t dim,
-                            std::int64_t mesh_address, std::vector<std::int64_t> axes) {
+                            const at::Tensor& used, const std::optional<at::Tensor>& smoothing,
+                            std::int64_t dim, std::int64_t mesh_address,
+                            std::vector<std::int64_t> axes) {
+    const at::Tensor smooth = smoothing.value_or(at::Tensor());
     const auto [mesh, over] = group(mesh_address, axes);
     const at::Tensor wide = widened(logits);
     const at::Tensor maximum = split_max(wide, dim, mesh, over);
@@ -183,7 +185,7 @@ at::Tensor index_loss(const HandlerCall& c, const Classes& classes, std::int64_t
   const at::Tensor used = t.ignored.logical_not().to(type);
   at::Tensor pick = t.token_weight;
   at::Tensor spread = t.token_weight;
-  at::Tensor smooth;
+  std::optional<at::Tensor> smooth;
   if (smoothing > 0) {
     const double share = smoothing / static_cast<double>(classes.cut.size);
     const auto options = at::TensorOptions(type).device(x.device());

@@ -13,6 +13,7 @@
 
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/torch/bridge.h"
+#include "hyper_parallel/torch/cause.h"
 #include "hyper_parallel/torch/coordinate.h"
 #include "hyper_parallel/torch/redistribute.h"
 
@@ -49,7 +50,10 @@ void finish(const std::vector<at::Tensor>& leaves) {
     grads.push_back(grad);
   }
   if (plans.empty()) return;
-  std::vector<at::Tensor> done = execute_coalesced(plans, locals);
+  static const auto* const op = new std::string;
+  static const auto* const reason = new std::string("gradient of a replicated leaf");
+  const CauseGuard guard(*op, *reason);
+  std::vector<at::Tensor> done = execute_coalesced(plans, locals, true);
   for (std::size_t i = 0; i < grads.size(); ++i) {
     impl_of(grads[i])->set(done[i], plans[i]->to, grads[i].sizes());
   }

@@ -11,4 +11,9 @@ const CommObserver* set_comm_observer(const CommObserver* observer) {
   return std::exchange(comm_observer(), observer);
 }
 
+int next_joined() {
+  thread_local int last = 0;
+  return ++last;
+}
+
 }  // namespace hyper_parallel::torch_layer

@@ -51,15 +51,20 @@ struct LocalRank {
 
 thread_local std::unique_ptr<LocalRank> local_rank;
 
+std::string listed(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (const int rank : ranks) parts.push_back(std::to_string(rank));
+  return "[" + join(parts) + "]";
+}
+
 std::unique_ptr<LocalRank> make_local_rank(const std::shared_ptr<LocalWorld>& world, int rank) {
   auto local = std::make_unique<LocalRank>();
   local->context = std::make_unique<RankContext>(
       rank, world->size(), [world, rank, self = local.get()](const std::vector<int>& ranks) {
         const auto place = std::find(ranks.begin(), ranks.end(), rank);
         // Threads share one registry: the name holds the world and the rank.
-        const std::string name = "hp.local." + std::to_string(world->id()) + "." +
-                                 std::to_string(self->names.size()) + ".rank" +
-                                 std::to_string(rank);
+        const std::string name = "hp.local." + std::to_string(world->id()) + "." + listed(ranks) +
+                                 ".rank" + std::to_string(rank);
         auto group = make_local_group(world, ranks, static_cast<int>(place - ranks.begin()), name);
         c10d::register_process_group(name, group);
         self->groups.push_back(std::move(group));
@@ -67,12 +72,6 @@ std::unique_ptr<LocalRank> make_local_rank(const std::shared_ptr<LocalWorld>& wo
         return name;
       });
   return local;
-}
-
-std::string listed(const std::vector<int>& ranks) {
-  std::vector<std::string> parts;
-  for (const int rank : ranks) parts.push_back(std::to_string(rank));
-  return "[" + join(parts) + "]";
 }
 
 template <class E>

@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include "hyper_parallel/torch/cause.h"
 #include "hyper_parallel/torch/observer.h"
 #include "hyper_parallel/torch/program.h"
 
@@ -31,11 +32,15 @@ at::Tensor redistribute_in(const std::shared_ptr<const plan::Plan>& plan, const 
 struct RedistributeBackward final : torch::autograd::Node {
   std::shared_ptr<const plan::Plan> plan;  // the transposed one
   std::optional<at::ScalarType> dtype;
+  std::string op;  // the cause of the forward step
+  std::string reason;
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
     // A rank whose gradient is undefined must not skip the collective that others wait in.
     at::Tensor grad = grads[0].defined() ? std::move(grads[0]) : input_metadata(0).zeros_like();
     const at::ScalarType own = grad.scalar_type();
+    std::optional<CauseGuard> guard;
+    if (!op.empty()) guard.emplace(op, reason);
     if (dtype && *dtype != own) {
       return {redistribute_in(plan, grad.to(*dtype), own, true).to(own)};
     }
@@ -56,6 +61,10 @@ at::Tensor redistribute_in(const std::shared_ptr<const plan::Plan>& plan, const 
   auto node = c10::make_intrusive<RedistributeBackward>();
   node->plan = program->transposed;
   node->dtype = backward_dtype;
+  if (const Cause& cause = current_cause(); cause.op != nullptr) {
+    node->op = *cause.op;
+    node->reason = *cause.reason;
+  }
   node->add_next_edge(torch::autograd::impl::gradient_edge(local));
   at::Tensor out = run_steps(*plan, *program, local, backward);
   torch::autograd::set_history(out, node);

@@ -28,14 +28,15 @@ at::Tensor redistribute(const std::shared_ptr<const plan::Plan>& plan, const at:
 
 /// Execute several plans. Their next steps that agree in kind, group, op and dtype become one
 /// collective on one buffer: gathers, reduce-scatters and all-reduces. Results may share one
-/// memory block, each in its own part. No autograd.
+/// memory block, each in its own part. No autograd. `backward` is for the observer only.
 std::vector<at::Tensor> execute_coalesced(
     const std::vector<std::shared_ptr<const plan::Plan>>& plans,
-    const std::vector<at::Tensor>& locals);
+    const std::vector<at::Tensor>& locals, bool backward = false);
 
-/// Told of every step that the calling thread runs, before it runs.
-using CommObserver =
-    std::function<void(const plan::Step& step, const TensorMeta& meta, bool backward)>;
+/// Told of every step that the calling thread runs, before it runs. `joined`: steps of one number,
+/// if not 0, are one collective.
+using CommObserver = std::function<void(const plan::Step& step, const TensorMeta& meta,
+                                        bool backward, int joined)>;
 
 /// Set the observer of the calling thread, null for none; returns the one before. Not owned.
 const CommObserver* set_comm_observer(const CommObserver* observer);

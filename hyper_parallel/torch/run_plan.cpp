@@ -4,22 +4,13 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/bridge.h"
+#include "hyper_parallel/torch/cause.h"
 #include "hyper_parallel/torch/check_mode.h"
 #include "hyper_parallel/torch/frame.h"
 #include "hyper_parallel/torch/redistribute.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
-
-thread_local Cause cause;
-
-struct CauseGuard {
-  CauseGuard(const std::string& op, const std::string& reason) : before(cause) {
-    cause = {&op, &reason};
-  }
-  ~CauseGuard() { cause = before; }
-  Cause before;
-};
 
 // Several ops that need the same redistribution of one tensor (q, k, v projections) share it: one
 // gather forward, and autograd sums their cotangents before the one reduction backward.
@@ -144,8 +135,6 @@ const Written* find_written(const Operands& operands, c10::ArrayRef<Written> wri
 
 }  // namespace
 
-const Cause& current_cause() { return cause; }
-
 void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
   const std::size_t count = operands.tensors.size();
   c10::SmallVector<at::Tensor, 8> locals;
@@ -168,6 +157,7 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
     f.argument(static_cast<std::size_t>(r.argument)) = r.value;
   }
   if (plan.handler != nullptr) {
+    const CauseGuard guard(f.info.name, plan.inference.handler);
     plan.handler(f.op, plan, f.stack);
   } else {
     f.op.callBoxed(f.stack);

@@ -1,6 +1,6 @@
 """Write a model for one device, state how tensors lie over a mesh, and run it on many."""
 
-import torch as _load_torch_first  # noqa: F401, I001  (the libraries below link to it)
+import torch as _load_torch_first  # noqa: F401  (the libraries below link to it)
 
 from hyper_parallel._core import plan
 from hyper_parallel.dtensor import DTensor, distribute_tensor, empty, full, ones, zeros
@@ -12,6 +12,7 @@ from hyper_parallel.placement import Partial, Placement, Replicate, Shard
 from hyper_parallel.ranks import init_process_group, rank, run_local, world_size
 from hyper_parallel.report import CommReport, CommRow, comm_report, explain
 from hyper_parallel.sharding import shard, shard_module
+from hyper_parallel.verifier import verify
 
 __all__ = [
     "CommError",
@@ -44,6 +45,7 @@ __all__ = [
     "run_local",
     "shard",
     "shard_module",
+    "verify",
     "world_size",
     "zeros",
 ]

@@ -227,6 +227,9 @@ class DTensor(torch.Tensor):
             text += ", requires_grad=True"
         return text + ")"
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
+
     def tolist(self) -> Any:
         """Get the whole value as nested lists; all ranks must call it."""
         return self.detach().full_tensor().tolist()
@@ -393,9 +396,7 @@ def _same_on_copies(local: torch.Tensor, layout: Layout_) -> torch.Tensor:
     if not names:
         return local
     copies = mesh.sub_mesh(names, rank())
-    value = _torch.distribute_tensor(
-        local.detach(), Layout_.replicated(copies), copies.ranks[0]
-    )
+    value = _torch.distribute_tensor(local.detach(), Layout_.replicated(copies), copies.ranks[0])
     made = local.clone()
     with torch.no_grad():
         made.copy_(_torch.local(value))

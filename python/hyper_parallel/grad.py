@@ -59,9 +59,7 @@ def parallelize_value_and_grad(
     def value_and_grad(*args: Any, **kwargs: Any) -> tuple[Any, list[torch.Tensor]]:
         with torch.enable_grad():
             outputs = fn(*args, **kwargs)
-        starts = [
-            (output, weight) for output, weight in _weighted(outputs, sens) if weight != 0
-        ]
+        starts = [(output, weight) for output, weight in _weighted(outputs, sens) if weight != 0]
         return outputs, _gradients(starts, leaves)
 
     return value_and_grad

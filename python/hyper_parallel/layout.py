@@ -105,9 +105,9 @@ class Layout:
         return made
 
     def _configure(self, entries: tuple[Any, ...]) -> Layout:
-        if len(entries) == 1 and isinstance(entries[0], (list, tuple)) and entries[0]:
-            if is_placement(entries[0][0]):
-                entries = tuple(entries[0])
+        first = entries[0] if len(entries) == 1 else None
+        if isinstance(first, (list, tuple)) and first and is_placement(first[0]):
+            entries = tuple(first)
         if any(is_placement(entry) for entry in entries):
             return self._by_placements(as_placements(entries))
         names = tuple(_names_of(entry, dim) for dim, entry in enumerate(entries))
@@ -115,9 +115,9 @@ class Layout:
         return self._new(self._mesh, layout=layout, entries=names)
 
     def _by_placements(self, placements: tuple[Placement, ...]) -> Layout:
-        if any(p.is_shard() and p.dim < 0 for p in placements):
-            if len(placements) == self._mesh.ndim:
-                return self._new(self._mesh, placements=placements)
+        from_end = any(p.is_shard() and p.dim < 0 for p in placements)
+        if from_end and len(placements) == self._mesh.ndim:
+            return self._new(self._mesh, placements=placements)
         layout = Layout_.get(self._mesh, placements)
         return self._new(self._mesh, layout=layout, placements=placements)
 
@@ -177,14 +177,12 @@ class Layout:
 
     @property
     def tensor_map(self) -> tuple[int | tuple[int, ...], ...]:
-        """As ``alias_tensor_map``, in numbers: the last axis is 0, the one before it 1; -1 is none."""
+        """As ``alias_tensor_map``, in numbers: axes count from the last, which is 0; -1 is none."""
         last = self._mesh.ndim - 1
         numbers = [
             tuple(last - self._mesh.axis(name) for name in names) for names in self._dim_names()
         ]
-        return tuple(
-            -1 if not each else each[0] if len(each) == 1 else each for each in numbers
-        )
+        return tuple(-1 if not each else each[0] if len(each) == 1 else each for each in numbers)
 
     @property
     def partial(self) -> tuple[str | None, ...]:
@@ -227,8 +225,10 @@ class Layout:
             )
         if self._placements is None:
             layout = self._need_layout()
-            return layout if layout.max_dim < ndim else Layout_.get(
-                self._mesh, layout.placements, ndim
+            return (
+                layout
+                if layout.max_dim < ndim
+                else Layout_.get(self._mesh, layout.placements, ndim)
             )
         layout = self._made.get(ndim)
         if layout is None:
@@ -340,9 +340,7 @@ def resolve_layout(value: Any, mesh: Mesh | None, ndim: int) -> Layout_:
     own = mesh_of_spec(value)
     if own is not None:
         if mesh is not None and own != mesh:
-            raise usage_error(
-                "HP-L026", "the layout is on another mesh", layout=value, mesh=mesh
-            )
+            raise usage_error("HP-L026", "the layout is on another mesh", layout=value, mesh=mesh)
         return (value if isinstance(value, Layout) else Layout._of(value)).resolve(ndim)
     if mesh is None:
         raise usage_error(
@@ -369,11 +367,9 @@ def layout_of_arguments(device_mesh: Any, placements: Any, ndim: int) -> Layout_
     Either may be a configured ``Layout`` and the other left out; placements left out are R.
     """
     if placements is None:
-        if isinstance(device_mesh, (Layout, Layout_)):
-            if isinstance(device_mesh, Layout_) or device_mesh.configured:
-                return resolve_layout(device_mesh, None, ndim)
-        if is_layout_spec(device_mesh):
-            return resolve_layout(device_mesh, None, ndim)  # says that a mesh is missing
+        only_mesh = isinstance(device_mesh, Layout) and not device_mesh.configured
+        if not only_mesh and is_layout_spec(device_mesh):
+            return resolve_layout(device_mesh, None, ndim)
         return Layout_.replicated(as_mesh(device_mesh))
     mesh = None if device_mesh is None else as_mesh(device_mesh)
     return resolve_layout(placements, mesh, ndim)

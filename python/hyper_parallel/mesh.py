@@ -160,7 +160,7 @@ class DeviceMesh:
         return DeviceMesh._of(self._core.sub_mesh(list(names), rank()), self._device_type)
 
     def _axis(self, axis: int | str | None) -> int:
-        """Get the number of an axis given by name, by number or, if there is one only, not at all."""
+        """Get the number of an axis given by name or number, or of the only one."""
         if isinstance(axis, str):
             return self._core.axis(axis)
         if axis is None:

@@ -72,7 +72,7 @@ def as_placement(value: Any) -> Placement:
 
     Raises:
         UsageError: something else.
-        UnsupportedError: torch's ``_StridedShard``; several axes on one dim need no such thing here.
+        UnsupportedError: torch's ``_StridedShard``; see the text for what takes its place.
     """
     if isinstance(value, Placement):
         return value

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import torch
 
 from hyper_parallel import _torch
-from hyper_parallel._core import Layout_, Mesh
+from hyper_parallel._core import Layout_, Mesh, closest_patterns
 from hyper_parallel.errors import near_facts, usage_error
 from hyper_parallel.layout import is_layout_spec, mesh_of_spec, resolve_layout
+
+T = TypeVar("T")
 
 
 def meshes_of(spec: Any) -> list[Mesh]:
@@ -27,6 +29,21 @@ def meshes_of(spec: Any) -> list[Mesh]:
     if not isinstance(spec, (list, tuple, type({}.values()))):
         return []
     return [found for each in spec for found in meshes_of(each)]
+
+
+def assign(patterns: Mapping[str, T], names: Iterable[str], kind: str) -> dict[str, tuple[str, T]]:
+    """Give each name the pattern that names it most closely, and its value.
+
+    Args:
+        patterns: with wildcards: ``*`` and ``?`` within a part of a dotted name, ``**`` across.
+        kind: what names are, for errors.
+
+    Raises:
+        UsageError: a pattern that matches nothing, or two that are equally close.
+    """
+    known, items = list(names), list(patterns.items())
+    places = closest_patterns([pattern for pattern, _ in items], known, kind)
+    return {name: items[i] for name, i in zip(known, places, strict=True) if i >= 0}
 
 
 def check_spec(spec: Any, where: str) -> None:
@@ -45,7 +62,7 @@ def check_spec(spec: Any, where: str) -> None:
             check_spec(each, f"{where}[{i}]")
     else:
         raise usage_error(
-            "HP-S003",
+            "HP-P003",
             f"sharding plan: {where} is {spec!r}",
             hint="a layout, None, a list or tuple of these, or a dict by name",
         )
@@ -72,7 +89,7 @@ def apply_spec(value: Any, spec: Any, mesh: Mesh, where: str) -> Any:
     if is_layout_spec(spec):
         if not isinstance(value, torch.Tensor):
             raise usage_error(
-                "HP-S004",
+                "HP-P004",
                 f"sharding plan: {where} has a layout, but is no tensor",
                 value=_shown(value),
                 layout=spec,
@@ -89,7 +106,7 @@ def apply_spec(value: Any, spec: Any, mesh: Mesh, where: str) -> Any:
         return _apply_names(value, dict(zip(_fields(value), spec, strict=False)), mesh, where)
     if not isinstance(value, (list, tuple)):
         raise usage_error(
-            "HP-S004",
+            "HP-P004",
             f"sharding plan: {where} has a list of layouts, but is no list",
             value=_shown(value),
         )
@@ -110,7 +127,7 @@ def _apply_names(value: Any, spec: Mapping[str, Any], mesh: Mesh, where: str) ->
     if not known:
         if not isinstance(value, (list, tuple)):
             raise usage_error(
-                "HP-S004",
+                "HP-P004",
                 f"sharding plan: {where} has layouts by name, but is no tensor, list or dict",
                 value=_shown(value),
             )
@@ -120,7 +137,7 @@ def _apply_names(value: Any, spec: Mapping[str, Any], mesh: Mesh, where: str) ->
     for name in spec:
         if name not in known:
             raise usage_error(
-                "HP-S005",
+                "HP-P005",
                 f'sharding plan: {where} has nothing named "{name}"',
                 names=", ".join(map(str, known)),
             )
@@ -163,7 +180,7 @@ def _shown(value: Any) -> str:
 
 def _count_error(where: str, have: int, wanted: int) -> Exception:
     return usage_error(
-        "HP-S006", f"sharding plan: {where} has {have} values, the plan gives {wanted} layouts"
+        "HP-P006", f"sharding plan: {where} has {have} values, the plan gives {wanted} layouts"
     )
 
 
@@ -181,17 +198,17 @@ class Inputs:
             for name in self.by_name:
                 if name not in known and "**" not in self.open:
                     raise usage_error(
-                        "HP-S007",
+                        "HP-P007",
                         f'sharding plan: {where} has no argument named "{name}"',
                         **near_facts("arguments", str(name), known),
-                        **{"arguments": ", ".join(known) or "none"},
+                        arguments=", ".join(known) or "none",
                     )
         else:
             self.by_name = None
             self.in_order = [spec] if is_layout_spec(spec) else list(spec or ())
             if len(self.in_order) > len(self.positional) and "*" not in self.open:
                 raise usage_error(
-                    "HP-S006",
+                    "HP-P006",
                     f"sharding plan: {where} has {len(self.in_order)} layouts, but takes "
                     f"{len(self.positional)} arguments by place",
                     arguments=", ".join(self.positional) or "none",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, overload
+from typing import Self, TypeVar
 
 from hyper_parallel import _torch
 from hyper_parallel.errors import usage_error
 
 __all__ = ["CommReport", "CommRow", "comm_report", "explain"]
+
+
+R = TypeVar("R", bound="CommReport")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,33 +27,42 @@ class CommRow:
     axes: tuple[str, ...]  # of the mesh
     bytes: int  # that one rank sends, the largest over ranks
     phase: str  # forward or backward
-    op: str = ""  # for which it was issued, such as aten::linear
-    reason: str = ""  # the argument, its layouts and what the op needs
-    shape: tuple[int, ...] = ()  # of the whole tensor
-    dtype: str = ""
-    group_size: int = 0
-    coalesced: int = 0  # 0: on its own; n: one of those that went out as collective n
+    op: str = ""  # for which it was issued, such as aten::linear; empty if the program asked
+    reason: str = ""  # the argument, and what the op needs
+    tensor: str = ""  # the whole tensor, such as f32[4, 8]
+    source: str = ""  # its placements before
+    target: str = ""  # and after
+    ranks: int = 1  # of the group
+    joined: int = 0  # rows of one number, if not 0, went out as one collective
 
 
 class CommReport:
     """Record the collectives of the calling rank inside a ``with`` block.
 
-        with comm_report() as report:
-            loss = model(tokens)
-            loss.backward()
-        print(report.table())
-        report.count(kind="all_reduce", phase="forward")
+    with comm_report() as report:
+        loss = model(tokens)
+        loss.backward()
+    print(report.table())
+    report.count(kind="all_reduce", phase="forward")
     """
 
     def __init__(self) -> None:
-        self.rows: list[CommRow] = []
-        self._recording = False
+        self._rows: list[CommRow] = []
 
-    def __enter__(self) -> CommReport:
-        if self._recording:
+    @property
+    def rows(self) -> list[CommRow]:
+        """The collectives so far, in order."""
+        if self in _recording():
+            _collect()
+            _torch.start_record()
+        return self._rows
+
+    def __enter__(self) -> Self:
+        if self in _recording():
             raise usage_error("HP-R020", "this report is being recorded already")
+        _collect()
+        _recording().append(self)
         _torch.start_record()
-        self._recording = True
         return self
 
     def __exit__(
@@ -58,8 +71,10 @@ class CommReport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._recording = False
-        self.rows += [_row(event) for event in _torch.stop_record()]
+        _collect()
+        _recording().remove(self)
+        if _recording():
+            _torch.start_record()
 
     def select(
         self,
@@ -91,8 +106,8 @@ class CommReport:
     ) -> int:
         """Count collectives; those that went out as one count once."""
         rows = self.select(kind=kind, phase=phase, axes=axes, op=op)
-        together = {row.coalesced for row in rows if row.coalesced}
-        return sum(not row.coalesced for row in rows) + len(together)
+        together = {row.joined for row in rows if row.joined}
+        return sum(not row.joined for row in rows) + len(together)
 
     def bytes(
         self,
@@ -118,17 +133,15 @@ class CommReport:
                 row.phase,
                 row.kind,
                 " ".join(row.axes),
-                str(row.group_size or ""),
-                _tensor(row),
+                str(row.ranks),
+                f"{row.tensor} {row.source} -> {row.target}",
                 f"{row.bytes:,}",
                 row.op,
                 row.reason,
             )
             for row in self.rows
         ]
-        sums = _html_table(
-            ("phase", "collective", "axes", "count", "bytes a rank"), self._sums()
-        )
+        sums = _html_table(("phase", "collective", "axes", "count", "bytes a rank"), self._sums())
         page = _PAGE.format(
             title=html.escape(title), sums=sums, details=_html_table(columns, details)
         )
@@ -163,26 +176,21 @@ class Explanation(CommReport):
             (
                 row.phase,
                 f"{row.kind} over {' '.join(row.axes)}",
-                _tensor(row),
+                f"{row.tensor} {row.source} -> {row.target}",
                 f"{row.bytes:,} bytes",
-                f"for {row.op}" if row.op else "asked for by the program",
-                row.reason,
+                _cause(row),
             )
             for row in self.rows
         ]
         return _aligned(lines, right=(3,)) if lines else "no collective was issued"
 
 
-@overload
-def comm_report(fn: None = None) -> CommReport: ...
-@overload
-def comm_report(fn: Callable[[], Any]) -> CommReport: ...
-def comm_report(fn: Callable[[], Any] | None = None) -> CommReport:
+def comm_report(fn: Callable[[], object] | None = None) -> CommReport:
     """Record all collectives of the calling rank, in a ``with`` block or while ``fn()`` runs."""
     return _recorded(CommReport(), fn)
 
 
-def explain(fn: Callable[[], Any] | None = None) -> Explanation:
+def explain(fn: Callable[[], object] | None = None) -> Explanation:
     """Record why each collective is issued: op, argument, layouts, bytes.
 
         with explain() as why:
@@ -192,29 +200,39 @@ def explain(fn: Callable[[], Any] | None = None) -> Explanation:
     Args:
         fn: run and recorded at once, in place of a ``with`` block.
     """
-    report = Explanation()
-    _recorded(report, fn)
-    return report
+    return _recorded(Explanation(), fn)
 
 
-def _recorded(report: CommReport, fn: Callable[[], Any] | None) -> CommReport:
+def _recorded(report: R, fn: Callable[[], object] | None) -> R:
     if fn is not None:
         with report:
             fn()
     return report
 
 
-def _row(event: dict[str, Any]) -> CommRow:
-    known = {field.name for field in dataclasses.fields(CommRow)}
-    values = {name: value for name, value in event.items() if name in known}
-    for name in ("axes", "shape"):
-        values[name] = tuple(values.get(name) or ())
-    values["bytes"] = int(values.get("bytes") or 0)
-    return CommRow(**values)
+_threads = threading.local()
 
 
-def _tensor(row: CommRow) -> str:
-    return f"{row.dtype}{list(row.shape)}" if row.dtype else ""
+def _recording() -> list[CommReport]:
+    """List the reports that the calling thread records, outer ones first."""
+    if not hasattr(_threads, "reports"):
+        _threads.reports = []
+    return _threads.reports
+
+
+def _collect() -> None:
+    """Give what was recorded to all reports, and end the record."""
+    rows = [CommRow(**{**row, "bytes": round(row["bytes"])}) for row in _torch.stop_record()]
+    for report in _recording():
+        report._rows += rows
+
+
+def _cause(row: CommRow) -> str:
+    if row.op:
+        return f"for {row.op}: {row.reason}"
+    if row.reason:
+        return row.reason
+    return "for a gradient" if row.phase == "backward" else "asked for by the program"
 
 
 def _aligned(lines: list[tuple[str, ...]], right: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Sharding plans: state how parameters, inputs and results of a model lie, and train it as it is."""
+"""Sharding plans: state how parameters, inputs and results of a model lie over a mesh."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from hyper_parallel._core import Layout_, Mesh
 from hyper_parallel.errors import near_facts, usage_error
 from hyper_parallel.layout import resolve_layout
 from hyper_parallel.mesh import as_mesh
-from hyper_parallel.plan_keys import assign
-from hyper_parallel.plan_values import Inputs, apply_spec, check_spec, meshes_of
+from hyper_parallel.plan_values import Inputs, apply_spec, assign, check_spec, meshes_of
 
 __all__ = ["shard", "shard_module"]
 
@@ -54,8 +53,8 @@ def shard_module(
     Args:
         model: a module or a function.
         sharding_plan: ``parameter`` maps names to layouts; ``forward`` maps ``input``, ``output``,
-            ``<module>.input`` and ``<module>.output`` to the layouts of arguments and results. Names
-            may have wildcards (``*`` within one part, ``**`` across parts); the closest key counts.
+            ``<module>.input`` and ``<module>.output`` to the layouts of arguments and results.
+            Keys may have wildcards (``*`` within a part, ``**`` across parts); the closest counts.
             A layout is a ``Layout``, placements, or names such as ``("dp", "None")``; None leaves
             a value alone; lists and dicts reach values inside lists, dicts and dataclasses.
         device_mesh: needed only where no entry is a ``Layout``.
@@ -79,6 +78,7 @@ def shard_module(
 
     hooks = _module_hooks(model, forward, mesh)
     moves = _parameter_moves(model, parameters, mesh)
+    _torch.distribute_tensor(torch.empty(0), Layout_.replicated(mesh), None)  # raises if no member
     for module, hook in hooks:
         if isinstance(hook, _InputHook):
             module.register_forward_pre_hook(hook, with_kwargs=True)
@@ -98,9 +98,7 @@ def shard(
     src_data_rank: int | None = None,
 ) -> M:
     """Do what ``shard_module`` does; its older name."""
-    return shard_module(
-        model, sharding_plan, device_mesh=device_mesh, src_data_rank=src_data_rank
-    )
+    return shard_module(model, sharding_plan, device_mesh=device_mesh, src_data_rank=src_data_rank)
 
 
 # ---- The plan ------------------------------------------------------------------------------
@@ -109,26 +107,26 @@ def shard(
 def _check_plan(plan: Any) -> None:
     if not isinstance(plan, Mapping):
         raise usage_error(
-            "HP-S010",
+            "HP-P010",
             f"a sharding plan is a dict, not {type(plan).__name__}",
             hint='{"parameter": {...}, "forward": {...}}',
         )
     for part, entries in plan.items():
         if part not in _PARTS:
             raise usage_error(
-                "HP-S011",
+                "HP-P011",
                 f'sharding plan: no part is named "{part}"',
                 parts=", ".join(_PARTS),
             )
         if entries is not None and not isinstance(entries, Mapping):
             raise usage_error(
-                "HP-S010",
+                "HP-P010",
                 f'sharding plan: "{part}" is a dict by name, not {type(entries).__name__}',
             )
     for key, spec in (plan.get("forward") or {}).items():
         if key.rpartition(".")[2] not in _ENDS:
             raise usage_error(
-                "HP-S012",
+                "HP-P012",
                 f'sharding plan: "{key}" in "forward" ends neither with input nor with output',
                 **near_facts("ends", key.rpartition(".")[2], _ENDS),
             )
@@ -145,14 +143,14 @@ def _find_mesh(parameters: dict[str, Any], forward: dict[str, Any], device_mesh:
     if len(found) > 1:
         (one, where), (other, there) = list(found.items())[:2]
         raise usage_error(
-            "HP-S013",
+            "HP-P013",
             "sharding plan: layouts of different meshes",
             first=f"{one} in {where}",
             second=f"{other} in {there}",
         )
     if not found:
         raise usage_error(
-            "HP-S014",
+            "HP-P014",
             "sharding plan: no entry brings a mesh",
             hint="use layouts made by Layout(...), or give device_mesh=",
         )
@@ -183,7 +181,7 @@ class _Move:
     def ask(self, key: str, layout: Layout_) -> None:
         if self.layout is not None and self.layout != layout:
             raise usage_error(
-                "HP-S021",
+                "HP-P021",
                 f"sharding plan: tied parameter {' = '.join(self.names)} has two layouts",
                 first=f'"{self.key}": {self.layout}',
                 second=f'"{key}": {layout}',
@@ -213,14 +211,14 @@ def _parameter_moves(model: nn.Module, plan: dict[str, Any], mesh: Mesh) -> list
     """Work out the layout of every parameter; change nothing."""
     held: dict[str, torch.Tensor] = dict(model.named_parameters(remove_duplicate=False))
     buffers: dict[str, torch.Tensor] = dict(model.named_buffers(remove_duplicate=False))
-    chosen = assign(plan, [*held, *buffers], part="parameter", kind="parameter")
+    chosen = assign(plan, [*held, *buffers], "parameter")
     held.update((name, buffer) for name, buffer in buffers.items() if name in chosen)
 
     moves: dict[int, _Move] = {}
     for name, tensor in held.items():
         if nn.parameter.is_lazy(tensor):
             raise usage_error(
-                "HP-S022",
+                "HP-P022",
                 f'parameter "{name}" has no shape yet',
                 hint="run the model once before it is sharded",
             )
@@ -253,7 +251,7 @@ def _check_same_mesh(move: _Move, mesh: Mesh) -> None:
     own = _torch.layout(move.tensor).mesh
     if own != mesh:
         raise usage_error(
-            "HP-S023",
+            "HP-P023",
             f'parameter "{move.names[0]}" is sharded already, on another mesh',
             parameter=_torch.layout(move.tensor).to_string_with_mesh(),
             plan=mesh,
@@ -294,13 +292,13 @@ def _module_hooks(
     made: list[tuple[nn.Module, _InputHook | _OutputHook]] = []
     registered: dict[str, set[int]] = {end: set() for end in _ENDS}
     done: dict[tuple[int, str], tuple[str, Any]] = {}  # a shared module has several names
-    for name, (key, spec) in assign(forward, known, part="forward", kind="module").items():
+    for name, (key, spec) in assign(forward, known, "module").items():
         path, _, end = name.rpartition(".")
         module = modules[path]
         other, before = done.setdefault((id(module), end), (key, spec))
         if other is not key or before is not spec:
             raise usage_error(
-                "HP-S024",
+                "HP-P024",
                 f'sharding plan: two keys of "forward" are for one module, "{path}"',
                 keys=f'"{other}", "{key}"',
             )
@@ -320,16 +318,16 @@ def _shard_function(
 ) -> M:
     if not callable(function):
         raise usage_error(
-            "HP-S015", f"a module or a function is sharded, not {type(function).__name__}"
+            "HP-P015", f"a module or a function is sharded, not {type(function).__name__}"
         )
     name = getattr(function, "__name__", type(function).__name__)
     if parameters:
         raise usage_error(
-            "HP-S016",
+            "HP-P016",
             f'sharding plan: the function {name} has no parameters, but the plan has "parameter"',
             parameters=", ".join(parameters),
         )
-    assign(forward, _ENDS, part="forward", kind="end of a function")
+    assign(forward, _ENDS, "end of a function")
     inputs = Inputs(forward.get("input"), mesh, function, f"input of {name}")
     output = forward.get("output")
 

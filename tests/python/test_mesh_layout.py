@@ -185,7 +185,16 @@ def test_bad_layouts_are_refused():
 
 def test_a_description_of_one_layout_is_told_from_a_list_of_them():
     one = [LAYOUT("dp"), Shard(0), (Shard(0), Replicate()), ("dp", "None"), (("dp", "mp"), "None")]
-    many = [(), [LAYOUT("dp")], (None, None), (("dp", "None"),), ((Shard(0),), None), "dp", None, {}]
+    many = [
+        (),
+        [LAYOUT("dp")],
+        (None, None),
+        (("dp", "None"),),
+        ((Shard(0),), None),
+        "dp",
+        None,
+        {},
+    ]
     assert all(map(is_layout_spec, one))
     assert not any(map(is_layout_spec, many))
 

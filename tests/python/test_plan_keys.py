@@ -3,15 +3,15 @@
 import pytest
 
 from hyper_parallel import Layout, UsageError
-from hyper_parallel.plan_keys import assign, matches
-from hyper_parallel.plan_values import Inputs, check_spec, meshes_of
+from hyper_parallel._core import path_matches as matches
+from hyper_parallel.plan_values import Inputs, assign, check_spec, meshes_of
 
 LAYOUT = Layout((2, 2), ("dp", "tp"))
 NAMES = ["embed.weight", "layers.0.q.weight", "layers.1.q.weight", "layers.1.mlp.up.weight", "w"]
 
 
 def chosen(*patterns):
-    found = assign({p: p for p in patterns}, NAMES, part="parameter", kind="parameter")
+    found = assign({p: p for p in patterns}, NAMES, "parameter")
     return {name: key for name, (key, _) in found.items()}
 
 
@@ -47,13 +47,13 @@ def test_the_closest_key_counts():
 
 
 def test_equally_close_keys_are_refused():
-    text = refused("HP-S002", chosen, "layers.*.q.weight", "layers.0.?.weight")
+    text = refused("HP-P002", chosen, "layers.*.q.weight", "layers.0.?.weight")
     assert '"layers.0.q.weight"' in text and '"layers.*.q.weight"' in text
 
 
 def test_a_key_that_matches_nothing_shows_near_names():
-    assert "embed.weight" in refused("HP-S001", chosen, "embd.weight")
-    assert "layers.0.q.weight" in refused("HP-S001", chosen, "nothing.like.it.at.all")
+    assert "embed.weight" in refused("HP-P001", chosen, "embd.weight")
+    assert "layers.0.q.weight" in refused("HP-P001", chosen, "nothing.like.it.at.all")
 
 
 def test_entries_bring_their_meshes():
@@ -64,8 +64,8 @@ def test_entries_bring_their_meshes():
 
 def test_entries_are_layouts_lists_and_dicts():
     check_spec({"x": [LAYOUT("dp"), None, ("dp", "None")]}, "input")
-    assert "input['x'][1]" in refused("HP-S003", check_spec, {"x": [None, 3]}, "input")
-    refused("HP-S003", check_spec, {LAYOUT("dp")}, "output")
+    assert "input['x'][1]" in refused("HP-P003", check_spec, {"x": [None, 3]}, "input")
+    refused("HP-P003", check_spec, {LAYOUT("dp")}, "output")
 
 
 def test_arguments_are_checked_when_the_plan_is():
@@ -74,9 +74,9 @@ def test_arguments_are_checked_when_the_plan_is():
 
     mesh = LAYOUT.device_mesh._core
     Inputs({"x": LAYOUT("dp"), "scale": None}, mesh, function, "input of f")
-    text = refused("HP-S007", Inputs, {"masc": LAYOUT("dp")}, mesh, function, "input of f")
+    text = refused("HP-P007", Inputs, {"masc": LAYOUT("dp")}, mesh, function, "input of f")
     assert "near" in text and "mask" in text
-    text = refused("HP-S006", Inputs, [None] * 3, mesh, function, "input of f")
+    text = refused("HP-P006", Inputs, [None] * 3, mesh, function, "input of f")
     assert "x, mask" in text
     Inputs([None] * 3, mesh, lambda *args: args, "input of f")
     Inputs({"any": None}, mesh, lambda **named: named, "input of f")
@@ -92,5 +92,5 @@ def test_entries_meet_the_arguments_of_a_call():
     assert inputs.apply((1,), {"y": 2}) == ((1,), {"y": 2})
     inputs = Inputs({"y": LAYOUT("dp")}, mesh, function, "input of f")
     assert inputs.apply((1,), {"y": None}) == ((1,), {"y": None})
-    text = refused("HP-S004", inputs.apply, (1, "text"), {})
+    text = refused("HP-P004", inputs.apply, (1, "text"), {})
     assert "input of f['y']" in text and "str" in text

@@ -5,7 +5,7 @@ from functools import reduce
 import pytest
 import torch
 import torch.distributed as dist
-from support import functional, group, group_name, same_bits, value, values, wait
+from ranks_support import functional, group, group_name, same_bits, value, values, wait
 
 from hyper_parallel import rank, run_local, world_size
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
-from support import functional, wait
+from ranks_support import functional, wait
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from hyper_parallel import UsageError, _torch, rank, run_local, world_size

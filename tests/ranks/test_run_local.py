@@ -9,7 +9,7 @@ import time
 
 import pytest
 import torch
-from support import functional, group, group_name, wait
+from ranks_support import functional, group, group_name, wait
 
 from hyper_parallel import CommError, UnsupportedError, UsageError, _torch, rank, run_local
 from hyper_parallel import world_size as size_of_world

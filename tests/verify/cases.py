@@ -10,7 +10,7 @@ inf). Sizes are such that 2, 3 and 4 ranks get uneven and empty pieces (5, 3, 2)
 
 import torch
 
-from hyper_parallel.verify import (
+from hyper_parallel.verifier import (
     bools,
     case,
     distinct,

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/path_pattern.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/plan/redistribute.h"
 #include "python/src/core/init.h"
@@ -59,6 +60,9 @@ void init_errors(py::module_& m) {
       raise(internal, e);
     }
   });
+  m.def("path_matches", &path_matches, py::arg("pattern"), py::arg("name"));
+  m.def("closest_patterns", &closest_patterns, py::arg("patterns"), py::arg("names"),
+        py::arg("what"));
   m.def("near_names", &near_names, py::arg("name"), py::arg("known"),
         "The names among `known` closest to `name`, best first, at most three.");
 }
@@ -143,7 +147,10 @@ void init_mesh(py::module_& m) {
       .def("__eq__", [](const Mesh* a, const py::object& b) {
         return py::isinstance<Mesh>(b) && a == b.cast<const Mesh*>();
       })
-      .def("__hash__", [](const Mesh& x) { return x.hash(); });
+      .def("__hash__", [](const Mesh& x) { return x.hash(); })
+      .def("__reduce__", [](const Mesh& x) -> py::tuple {
+        return py::make_tuple(py::type::of<Mesh>().attr("parse"), py::make_tuple(x.to_string()));
+      });
 }
 
 void init_layout(py::module_& m) {

@@ -21,7 +21,7 @@ Policy parse_policy(const std::string& text) {
   if (text == "auto") return Policy::automatic;
   if (text == "strict") return Policy::strict;
   throw UsageError(
-      Message("HP-D030", "unknown policy \"" + text + "\"").fact("policies", "auto, strict"));
+      Message("HP-D032", "unknown policy \"" + text + "\"").fact("policies", "auto, strict"));
 }
 
 std::string name_of(Policy policy) { return policy == Policy::strict ? "strict" : "auto"; }
@@ -61,8 +61,9 @@ void init_dispatch(py::module_& m) {
       d["op"] = row.op;
       d["reason"] = row.reason;
       d["tensor"] = to_string(row.meta);
-      d["from"] = row.from;
-      d["to"] = row.to;
+      d["source"] = row.from;
+      d["target"] = row.to;
+      d["joined"] = row.joined;
       out.append(d);
     }
     return out;

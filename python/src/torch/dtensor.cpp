@@ -36,6 +36,7 @@ void init_dtensor(py::module_& m) {
     torch_layer::set_python_hook(&show);
   });
   m.def("is_dtensor", [](const at::Tensor& t) { return is_dtensor(t); });
+  m.def("describe", &torch_layer::describe);
   m.def("layout", &layout_of, py::return_value_policy::reference);
   m.def("local", [](const at::Tensor& t) {
     (void)layout_of(t);

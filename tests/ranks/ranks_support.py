@@ -1,9 +1,10 @@
 """What tests of ranks share: values that each rank can make for every other, and groups."""
 
+import pytest
 import torch
 import torch.distributed as dist
 
-from hyper_parallel import _torch, world_size
+from hyper_parallel import _torch, run_local, world_size
 
 functional = torch.ops._c10d_functional
 
@@ -42,3 +43,27 @@ def values(shape, dtype=torch.float32):
 def same_bits(tensors):
     first = tensors[0].contiguous().view(torch.uint8)
     return all(torch.equal(first, t.contiguous().view(torch.uint8)) for t in tensors)
+
+
+def on_ranks(world):
+    """Make a test of a function that runs on ``world`` ranks."""
+
+    def decorate(function):
+        def test():
+            run_local(function, world)
+
+        test.__name__ = function.__name__
+        test.__doc__ = function.__doc__
+        return test
+
+    return decorate
+
+
+def refused(kind, code, call, *args, **kwargs):
+    """Check that a call raises an error of the library, of this class and code; give its text."""
+    with pytest.raises(kind) as caught:
+        call(*args, **kwargs)
+    assert type(caught.value) is kind, f"{type(caught.value)} in place of {kind}"
+    assert caught.value.code == code, str(caught.value)
+    assert str(caught.value).startswith(f"[{code}] ")
+    return str(caught.value)

@@ -1,0 +1,28 @@
+#pragma once
+
+/// All that programs need: include this one header and link `hyper_parallel_torch`.
+///
+///     Mesh, Placement, Layout     how tensors lie
+///     distribute_tensor, from_local, to_local, full_tensor, redistribute, reduce_partial
+///     shard_parameters            a torch::nn::Module by a plan
+///     run_local, current_rank     ranks as threads of this process
+///     infer_forward, infer_backward, infer_grad, plan::redistribute    on layouts alone
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/layout.h"
+#include "hyper_parallel/core/mesh.h"
+#include "hyper_parallel/core/placement.h"
+#include "hyper_parallel/core/tensor_meta.h"
+#include "hyper_parallel/core/text.h"
+#include "hyper_parallel/plan/redistribute.h"
+#include "hyper_parallel/rules/rule.h"
+#include "hyper_parallel/torch/api.h"
+#include "hyper_parallel/torch/module.h"
+#include "hyper_parallel/torch/ranks.h"
+
+namespace hyper_parallel {
+
+using torch_layer::current_rank;
+using torch_layer::run_local;
+
+}  // namespace hyper_parallel

@@ -1,0 +1,36 @@
+"""docs/errors.md has one section for each code in the sources, and no other."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = re.compile(r'"(HP-[A-Z]\d{3})"')
+SECTION = re.compile(r"^## (HP-[A-Z]\d{3})$", re.MULTILINE)
+SOURCES = [
+    path
+    for folder in ("hyper_parallel", "python")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in {".cpp", ".h", ".py"}
+]
+
+
+def sections() -> list[str]:
+    return SECTION.findall((ROOT / "docs/errors.md").read_text())
+
+
+def test_every_code_has_a_section():
+    used = {code: path.name for path in SOURCES for code in CODE.findall(path.read_text())}
+    missing = {code: name for code, name in sorted(used.items()) if code not in sections()}
+    assert not missing
+
+
+def test_every_section_has_a_code():
+    used = {code for path in SOURCES for code in CODE.findall(path.read_text())}
+    assert [code for code in sections() if code not in used] == []
+
+
+def test_sections_are_in_order_and_say_something():
+    text = (ROOT / "docs/errors.md").read_text()
+    assert sections() == sorted(set(sections()))
+    for code, body in zip(sections(), SECTION.split(text)[2::2], strict=True):
+        assert len(body.split("\n# ")[0].strip()) > 20, f"{code} has no text"
