@@ -28,8 +28,8 @@ class Cache {
 
   /// Keep `plan`, or return the equal one that another thread has put in meanwhile.
   template <class Same>
-  std::shared_ptr<const Plan> insert(std::size_t hash, Plan plan, std::shared_ptr<const Plan> source,
-                                     Same same) {
+  std::shared_ptr<const Plan> insert(std::size_t hash, Plan plan,
+                                     std::shared_ptr<const Plan> source, Same same) {
     std::unique_lock lock(mutex_);
     if (auto found = find_locked(hash, same)) return found;
     plan.id = next_id();

@@ -1,244 +1,205 @@
+#include "hyper_parallel/plan/moves_internal.h"
+
 #include <algorithm>
-#include <functional>
+#include <bit>
 #include <numeric>
 
 #include "hyper_parallel/plan/cost.h"
-#include "hyper_parallel/plan/moves_internal.h"
 
 namespace hyper_parallel::plan {
 namespace {
 
-/// The axes and style of each dim, open for change.
-struct Draft {
-  std::vector<std::vector<int>> axes;
-  std::vector<int> styles;
-};
-
-class Moves {
- public:
-  Moves(Space& space, const State& s)
-      : space_(space), s_(s), dims_(space.dims().size()), local_bytes_(space.local_bytes(s)) {
-    for (std::size_t i = 0; i < dims_; ++i) {
-      draft_.axes.push_back(space.cut(s, i).axes);
-      draft_.styles.push_back(space.cut(s, i).style);
-    }
-  }
-
-  std::vector<Move> all() {
-    reduce_scatters();
-    all_reduces();
-    exchanges();
-    permutes();
-    all_gathers();
-    cuts();
-    return std::move(out_);
-  }
-
- private:
-  using Emit = std::function<void(const Draft&, const std::vector<int>& placed)>;
-
-  /// Append axes of `left`, one after the other, to `draft` in all ways, dims ascending. Calls
-  /// `emit` each time (`whole`: only when none are left).
-  void place(Draft& draft, std::vector<int> left, std::vector<int>& placed, std::size_t first_dim,
-             bool whole, const Emit& emit) {
-    if (!placed.empty() && (!whole || left.empty())) emit(draft, placed);
-    for (std::size_t i = 0; i < left.size(); ++i) {
-      std::vector<int> rest = left;
-      rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
-      placed.push_back(left[i]);
-      for (std::size_t d = first_dim; d < dims_; ++d) {
-        const int style = draft.styles[d];
-        const bool was_whole = draft.axes[d].empty();
-        draft.axes[d].push_back(left[i]);
-        const int styles = was_whole ? static_cast<int>(space_.dims()[d].styles.size()) : 1;
-        for (int k = 0; k < styles; ++k) {
-          if (was_whole) draft.styles[d] = k;
-          place(draft, rest, placed, d, whole, emit);
-        }
-        draft.axes[d].pop_back();
-        draft.styles[d] = style;
-      }
-      placed.pop_back();
-    }
-  }
-
-  State state(const Draft& draft) {
-    State out = s_;
-    for (std::size_t i = 0; i < dims_; ++i) {
-      out.cuts[i] = space_.cut(i, draft.axes[i], draft.styles[i]);
-    }
-    return out;
-  }
-
-  /// The tensor dim at which `s` and `t` differ, given that `in` holds for it; -1: none, several.
-  template <class Predicate>
-  int changed_dim(const State& t, Predicate in) const {
-    int out = -1;
-    for (std::size_t i = 0; i < dims_; ++i) {
-      if (s_.cuts[i] == t.cuts[i] || !in(space_.cut(s_, i).axes, space_.cut(t, i).axes)) continue;
-      if (out >= 0) return -1;
-      out = space_.dims()[i].dim;
-    }
-    return out;
-  }
-
-  void add(StepKind kind, const std::vector<int>& axes, const State& after, double bytes,
-           bool free = false) {
-    const auto shrinks = [](const auto& a, const auto& b) { return b.size() <= a.size() && !a.empty(); };
-    const auto grows = [](const auto& a, const auto& b) { return b.size() >= a.size() && !b.empty(); };
-    Move move{.kind = kind, .axes = axes, .free = free, .bytes = bytes, .after = after};
-    move.from_dim = changed_dim(after, shrinks);
-    move.to_dim = changed_dim(after, grows);
-    if (!free) {
-      move.seconds =
-          step_seconds(kind, space_.ranks(axes), bytes, space_.link(axes), space_.topology());
-    }
-    out_.push_back(std::move(move));
-  }
-
-  void cuts() {
-    std::vector<int> placed;
-    place(draft_, space_.whole_axes(s_), placed, 0, false,
-          [&](const Draft& draft, const std::vector<int>& axes) {
-            add(StepKind::cut, axes, state(draft), 0);
-          });
-  }
-
-  void all_reduces() {
-    const std::vector<int> pending = space_.pending_axes(s_);
-    for (unsigned subset = (1U << pending.size()) - 1; subset > 0; --subset) {
-      std::vector<int> axes;
-      State after = s_;
-      for (std::size_t i = 0; i < pending.size(); ++i) {
-        if ((subset >> i & 1U) == 0) continue;
-        axes.push_back(pending[i]);
-        after.pending &= ~(1U << pending[i]);
-      }
-      add(StepKind::all_reduce, axes, after, all_reduce_bytes(space_.ranks(axes), local_bytes_));
-    }
-  }
-
-  void reduce_scatters() {
-    std::vector<int> placed;
-    place(draft_, space_.pending_axes(s_), placed, 0, false,
-          [&](const Draft& draft, const std::vector<int>& axes) {
-            State after = state(draft);
-            for (int axis : axes) after.pending &= ~(1U << axis);
-            add(StepKind::reduce_scatter, axes, after,
-                reduce_scatter_bytes(space_.ranks(axes), space_.local_bytes(after)));
-          });
-  }
-
-  /// Calls `f` with each choice of minor axes to take away: the draft without them, and them.
-  void take_away(std::size_t dim, Draft& draft, std::vector<int>& taken, const Emit& f) {
-    if (dim == dims_) {
-      if (!taken.empty()) f(draft, taken);
-      return;
-    }
-    const std::vector<int> axes = draft.axes[dim];
-    const std::size_t before = taken.size();
-    for (std::size_t keep = axes.size() + 1; keep-- > space_.dims()[dim].fixed;) {
-      const auto kept = axes.begin() + static_cast<std::ptrdiff_t>(keep);
-      taken.insert(taken.end(), kept, axes.end());
-      draft.axes[dim].assign(axes.begin(), kept);
-      take_away(dim + 1, draft, taken, f);
-      taken.resize(before);
-    }
-    draft.axes[dim] = axes;
-  }
-
-  void all_gathers() {
-    std::vector<int> taken;
-    Draft draft = draft_;
-    take_away(0, draft, taken, [&](const Draft& rest, const std::vector<int>& axes) {
-      add(StepKind::all_gather, axes, state(rest),
-          all_gather_bytes(space_.ranks(axes), local_bytes_));
-    });
-  }
-
-  void exchanges() {
-    std::vector<int> taken;
-    Draft draft = draft_;
-    take_away(0, draft, taken, [&](const Draft& rest, const std::vector<int>& axes) {
-      Draft target = rest;
-      std::vector<int> placed;
-      place(target, axes, placed, 0, true, [&](const Draft& end, const std::vector<int>&) {
-        // An axis that comes back to its place was not worth taking.
-        for (std::size_t d = 0; d < dims_; ++d) {
-          const std::size_t kept = rest.axes[d].size();
-          if (draft_.axes[d].size() > kept && end.axes[d].size() > kept &&
-              draft_.axes[d][kept] == end.axes[d][kept] && draft_.styles[d] == end.styles[d]) {
-            return;
-          }
-        }
-        const State after = state(end);
-        const Exchange e = space_.exchange(s_, after);
-        add(StepKind::all_to_all, axes, after, std::max(e.received_bytes, e.sent_bytes),
-            e.identical);
-      });
-    });
-  }
-
-  /// Axes of equal size exchange places, at least one of them R. (Without an R axis it is an
-  /// exchange.)
-  void permutes() {
-    const std::vector<int>& axes = space_.axes();
-    const std::vector<int> whole = space_.whole_axes(s_);
-    if (whole.empty()) return;
-    std::vector<std::size_t> image(axes.size());
-    std::iota(image.begin(), image.end(), 0);
-    while (std::next_permutation(image.begin(), image.end())) {
-      permute(axes, whole, image);
-    }
-  }
-
-  void permute(const std::vector<int>& axes, const std::vector<int>& whole,
-               const std::vector<std::size_t>& image) {
-    std::vector<int> moved;
-    bool has_whole = false;
-    const auto is_whole = [&](int a) { return std::find(whole.begin(), whole.end(), a) != whole.end(); };
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-      const int to = axes[image[i]];
-      if (image[i] == i) continue;
-      if (space_.mesh()->size(axes[i]) != space_.mesh()->size(to)) return;
-      if ((s_.pending >> axes[i] & 1U) != 0 || is_fixed(axes[i])) return;
-      if (is_whole(axes[i]) && is_whole(to)) return;  // a smaller permutation does the same
-      has_whole |= is_whole(axes[i]);
-      moved.push_back(axes[i]);
-    }
-    if (!has_whole) return;
-    Draft draft = draft_;
-    for (std::vector<int>& order : draft.axes) {
-      for (int& axis : order) {
-        const auto i = std::find(axes.begin(), axes.end(), axis) - axes.begin();
-        if (i < static_cast<std::ptrdiff_t>(axes.size())) axis = axes[image[static_cast<std::size_t>(i)]];
-      }
-    }
-    const State after = state(draft);
-    if (after == s_) return;
-    const Exchange e = space_.exchange(s_, after);
-    add(StepKind::permute, moved, after, e.received_bytes == 0 ? 0 : local_bytes_, e.identical);
-  }
-
-  bool is_fixed(int axis) const {
-    for (std::size_t d = 0; d < dims_; ++d) {
-      const std::vector<int>& order = draft_.axes[d];
-      const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(order.size(), space_.dims()[d].fixed));
-      if (std::find(order.begin(), end, axis) != end) return true;
-    }
-    return false;
-  }
-
-  Space& space_;
-  const State& s_;
-  std::size_t dims_;
-  double local_bytes_;
-  Draft draft_;
-  std::vector<Move> out_;
-};
+// With more axes that change, a plan has one exchange at most: a search that allows two takes ten
+// times as long, and finds better plans only for mixed links and very uneven pieces.
+constexpr std::size_t kMostAxesForTwo = 3;
 
 }  // namespace
 
-std::vector<Move> moves(Space& space, const State& s) { return Moves(space, s).all(); }
+Moves::Moves(Space& space, const Filter& filter, const Emit& emit)
+    : space_(space), filter_(filter), emit_(emit), dims_(space.dims().size()) {}
+
+void Moves::from(const State& s) {
+  s_ = s;
+  local_bytes_ = space_.local_bytes(s);
+  reduce_scatters();
+  all_reduces();
+  if (s.phase == 0) {
+    exchanges();
+    permutes();
+  }
+  all_gathers();
+  cuts();
+}
+
+/// Put axes of `left`, one after the other, below the cuts of `s` in all ways, dims ascending.
+/// Calls `visit(s, placed, left)` each time.
+template <class Visit>
+void Moves::place(State& s, std::uint32_t left, AxisList& placed, std::size_t first_dim,
+                  const Visit& visit) {
+  for (std::uint32_t rest = left; rest != 0; rest &= rest - 1) {
+    const int axis = std::countr_zero(rest);
+    placed.push(axis);
+    for (std::size_t d = first_dim; d < dims_; ++d) {
+      const std::int16_t old = s.cuts[d];
+      const int styles = old == 0 ? static_cast<int>(space_.dims()[d].styles.size()) : 1;
+      for (int style = 0; style < styles; ++style) {
+        s.cuts[d] = space_.append(d, old, axis, style);
+        const std::uint32_t now_left = left & ~(1U << axis);
+        if (!visit(s, placed, now_left, d, old)) continue;
+        place(s, now_left, placed, d, visit);
+      }
+      s.cuts[d] = old;
+    }
+    placed.pop();
+  }
+}
+
+/// Calls `visit(rest, taken)` with each choice of minor axes to take away.
+template <class Visit>
+void Moves::take_away(State& rest, AxisList& taken, std::size_t dim, const Visit& visit) {
+  if (dim == dims_) {
+    if (taken.count != 0) visit(rest, taken);
+    return;
+  }
+  const std::int16_t whole = rest.cuts[dim];
+  const std::int8_t before = taken.count;
+  const Cut* cut = &space_.cut(rest, dim);
+  const std::size_t depth = cut->depth();
+  for (std::size_t keep = depth + 1; keep-- > space_.dims()[dim].fixed;) {
+    taken.count = before;
+    const std::vector<int>& axes = space_.dims()[dim].cuts[static_cast<std::size_t>(whole)].axes;
+    for (std::size_t i = keep; i < depth; ++i) taken.push(axes[i]);
+    take_away(rest, taken, dim + 1, visit);
+    if (keep > 0) rest.cuts[dim] = space_.cut(rest, dim).parent;
+  }
+  rest.cuts[dim] = whole;
+  taken.count = before;
+}
+
+void Moves::add(StepKind kind, const AxisList& axes, const State& after, double bytes) {
+  const double seconds =
+      step_seconds(kind, space_.ranks(axes), bytes, space_.link(axes), space_.topology());
+  if (!filter_(after, seconds)) return;
+  emit_({.kind = kind, .axes = axes, .bytes = bytes, .seconds = seconds, .after = after});
+}
+
+void Moves::add_exchange(StepKind kind, const AxisList& axes, State after) {
+  const Exchange e = space_.exchange(s_, after);
+  double bytes = std::max(e.received_bytes, e.sent_bytes);
+  // A permutation that moves anything moves whole shards.
+  if (kind == StepKind::permute) bytes = e.received_bytes == 0 ? 0 : local_bytes_;
+  if (e.identical) {
+    if (filter_(after, 0)) emit_({.kind = kind, .axes = axes, .free = true, .after = after});
+    return;
+  }
+  if (space_.axes().size() > kMostAxesForTwo) after.phase = 1;
+  add(kind, axes, after, bytes);
+}
+
+void Moves::cuts() {
+  State s = s_;
+  AxisList placed;
+  place(s, space_.whole_axes(s_), placed, 0,
+        [&](const State& after, const AxisList& axes, std::uint32_t, std::size_t, std::int16_t) {
+          add(StepKind::cut, axes, after, 0);
+          return true;
+        });
+}
+
+void Moves::all_reduces() {
+  for (std::uint32_t subset = s_.pending; subset != 0; subset = (subset - 1) & s_.pending) {
+    AxisList axes;
+    for (std::uint32_t rest = subset; rest != 0; rest &= rest - 1)
+      axes.push(std::countr_zero(rest));
+    State after = s_;
+    after.pending &= ~subset;
+    add(StepKind::all_reduce, axes, after, all_reduce_bytes(space_.ranks(axes), local_bytes_));
+  }
+}
+
+void Moves::reduce_scatters() {
+  State s = s_;
+  AxisList placed;
+  place(s, s_.pending, placed, 0,
+        [&](State after, const AxisList& axes, std::uint32_t left, std::size_t, std::int16_t) {
+          after.pending = left;
+          add(StepKind::reduce_scatter, axes, after,
+              reduce_scatter_bytes(space_.ranks(axes), space_.local_bytes(after)));
+          return true;
+        });
+}
+
+void Moves::all_gathers() {
+  State s = s_;
+  AxisList taken;
+  take_away(s, taken, 0, [&](const State& after, const AxisList& axes) {
+    add(StepKind::all_gather, axes, after, all_gather_bytes(space_.ranks(axes), local_bytes_));
+  });
+}
+
+void Moves::exchanges() {
+  State s = s_;
+  AxisList taken;
+  take_away(s, taken, 0, [&](const State& rest, const AxisList& axes) {
+    std::uint32_t bits = 0;
+    for (int axis : axes) bits |= 1U << axis;
+    State target = rest;
+    AxisList placed;
+    place(target, bits, placed, 0,
+          [&](const State& after, const AxisList&, std::uint32_t left, std::size_t d,
+              std::int16_t above) {
+            // An axis that comes back to its place was not worth taking.
+            const Cut& old = space_.cut(s_, d);
+            if (above == rest.cuts[d] && old.axes.size() > space_.cut(rest, d).axes.size()) {
+              const Cut& now = space_.cut(after, d);
+              const bool same_style = now.style == old.style;
+              if (same_style && old.axes[now.depth() - 1] == now.axes.back()) return false;
+            }
+            if (left == 0 && filter_(after, 0)) add_exchange(StepKind::all_to_all, axes, after);
+            return true;
+          });
+  });
+}
+
+/// Axes of equal size exchange places, at least one of them R. (Without an R axis it is an
+/// exchange.)
+void Moves::permutes() {
+  const std::uint32_t whole = space_.whole_axes(s_);
+  if (whole == 0) return;
+  std::vector<std::size_t> image(space_.axes().size());
+  std::iota(image.begin(), image.end(), 0);
+  while (std::next_permutation(image.begin(), image.end())) permute(image, whole);
+}
+
+void Moves::permute(const std::vector<std::size_t>& image, std::uint32_t whole) {
+  const std::vector<int>& axes = space_.axes();
+  std::array<int, 32> becomes;
+  std::iota(becomes.begin(), becomes.end(), 0);
+  AxisList moved;
+  bool has_whole = false;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (image[i] == i) continue;
+    const int from = axes[i];
+    const int to = axes[image[i]];
+    if (space_.mesh()->size(from) != space_.mesh()->size(to)) return;
+    if ((s_.pending >> from & 1U) != 0) return;
+    const bool from_whole = (whole >> from & 1U) != 0;
+    if (from_whole && (whole >> to & 1U) != 0) return;  // a smaller permutation does the same
+    has_whole |= from_whole;
+    becomes[static_cast<std::size_t>(from)] = to;
+    moved.push(from);
+  }
+  if (!has_whole) return;
+  State after = s_;
+  for (std::size_t d = 0; d < dims_; ++d) {
+    const Cut cut = space_.cut(s_, d);
+    after.cuts[d] = 0;
+    for (int axis : cut.axes) {
+      after.cuts[d] =
+          space_.append(d, after.cuts[d], becomes[static_cast<std::size_t>(axis)], cut.style);
+    }
+  }
+  if (!after.same_layout(s_)) add_exchange(StepKind::permute, moved, after);
+}
 
 }  // namespace hyper_parallel::plan

@@ -13,6 +13,12 @@
 namespace hyper_parallel::plan {
 namespace {
 
+// The axes that a search can change: four take milliseconds, five tens of them, six seconds.
+constexpr std::size_t kMostAxes = 5;
+
+// Local tensors up to this size may exceed source and target if that saves time.
+constexpr double kSmallBytes = 1 << 20;
+
 using Partials = std::vector<std::optional<ReduceOp>>;
 
 Partials partials_of(const Layout* layout) {
@@ -27,7 +33,11 @@ bool is_linear(ReduceOp op) { return op == ReduceOp::sum || op == ReduceOp::avg;
 
 bool is_integer(DType dtype) {
   switch (dtype) {
-    case DType::i64: case DType::i32: case DType::i16: case DType::i8: case DType::u8:
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u8:
     case DType::boolean:
       return true;
     default:
@@ -38,12 +48,13 @@ bool is_integer(DType dtype) {
 [[noreturn]] void throw_no_step(const Layout* from, const Layout* to, const TensorMeta& meta,
                                 int axis) {
   const Placement target = to->placement(axis);
-  throw UnsupportedError(
-      Message("HP-R002", "redistribute: cannot turn " + to_string(from->placement(axis)) + " into " +
-                             to_string(target) + " on mesh axis \"" + from->mesh()->name(axis) + "\"")
-          .fact("tensor", to_string(meta, from))
-          .fact("to", to->to_string())
-          .hint("only P(sum) and P(avg) can be made from other placements"));
+  throw UnsupportedError(Message("HP-R002", "redistribute: cannot turn " +
+                                                to_string(from->placement(axis)) + " into " +
+                                                to_string(target) + " on mesh axis \"" +
+                                                from->mesh()->name(axis) + "\"")
+                             .fact("tensor", to_string(meta, from))
+                             .fact("to", to->to_string())
+                             .hint("only P(sum) and P(avg) can be made from other placements"));
 }
 
 /// Pending ops are combined one group after the other; that has one result only if they commute.
@@ -91,7 +102,8 @@ const Layout* sum_averages(const Layout* from, const Layout* to, Plan& plan) {
   std::vector<int> axes;
   double factor = 1;
   for (int axis = 0; axis < from->mesh()->ndim(); ++axis) {
-    if (from->placement(axis).is_partial(ReduceOp::avg) && from->placement(axis) != to->placement(axis)) {
+    if (from->placement(axis).is_partial(ReduceOp::avg) &&
+        from->placement(axis) != to->placement(axis)) {
       partials[static_cast<std::size_t>(axis)] = ReduceOp::sum;
       factor /= from->mesh()->size(axis);
       axes.push_back(axis);
@@ -118,7 +130,8 @@ const Layout* search_goal(const Layout* from, const Layout* to, const TensorMeta
     if (!b.is_partial() || a == b) continue;
     const bool linear = is_linear(b.op()) && (!a.is_partial() || is_linear(a.op()));
     if (!linear) throw_no_step(from, to, meta, axis);
-    partials[static_cast<std::size_t>(axis)] = a.is_partial() ? std::optional(ReduceOp::sum) : std::nullopt;
+    partials[static_cast<std::size_t>(axis)] =
+        a.is_partial() ? std::optional(ReduceOp::sum) : std::nullopt;
   }
   return Layout::get(to->mesh(), to->splits(), partials);
 }
@@ -158,27 +171,43 @@ void finish(const Layout* reached, const Layout* to, Plan& plan) {
   }
 }
 
+/// The tensor dim of which the cut changes in the given way; -1: none or several.
+template <class Changes>
+int changed_dim(const Space& space, const State& before, const State& after, Changes changes) {
+  int out = -1;
+  for (std::size_t i = 0; i < space.dims().size(); ++i) {
+    if (before.cuts[i] == after.cuts[i]) continue;
+    if (!changes(space.cut(before, i).depth(), space.cut(after, i).depth())) continue;
+    if (out >= 0) return -1;
+    out = space.dims()[i].dim;
+  }
+  return out;
+}
+
 void add_searched_steps(const Layout* from, const Layout* to, Plan& plan) {
   Space space(from, to, plan.meta, *plan.topology);
-  const double memory = std::max(space.local_bytes(space.start()), space.local_bytes(space.goal()));
+  if (!space.fits() || space.axes().size() > kMostAxes) return add_plain_steps(from, to, plan);
+  const double memory =
+      std::max({space.local_bytes(space.start()), space.local_bytes(space.goal()), kSmallBytes});
   auto path = search(space, memory);
   if (!path) {
     path = search(space, std::numeric_limits<double>::infinity());
     plan.note = "no plan stays within the larger of source and target";
   }
-  check_internal(path.has_value(), "redistribute: no path from " + from->to_string() + " to " +
-                                       to->to_string());
+  check_internal(path.has_value(),
+                 "redistribute: no path from " + from->to_string() + " to " + to->to_string());
   State state = space.start();
   for (const Move& move : *path) {
-    const Layout* before = space.layout(state);
-    state = move.after;
+    const State last = std::exchange(state, move.after);
     if (move.free) continue;
+    const auto shrinks = [](std::size_t a, std::size_t b) { return b <= a && a > 0; };
+    const auto grows = [](std::size_t a, std::size_t b) { return b >= a && b > 0; };
     plan.steps.push_back({.kind = move.kind,
-                          .axes = move.axes,
-                          .from_dim = move.from_dim,
-                          .to_dim = move.to_dim,
+                          .axes = {move.axes.begin(), move.axes.end()},
+                          .from_dim = changed_dim(space, last, state, shrinks),
+                          .to_dim = changed_dim(space, last, state, grows),
                           .op = move.is_reduction() ? space.op() : ReduceOp::sum,
-                          .before = before,
+                          .before = space.layout(last),
                           .after = space.layout(state),
                           .bytes = move.bytes,
                           .seconds = move.seconds});
@@ -189,9 +218,12 @@ void add_searched_steps(const Layout* from, const Layout* to, Plan& plan) {
 
 bool Step::communicates() const {
   switch (kind) {
-    case StepKind::all_gather: case StepKind::reduce_scatter: case StepKind::all_reduce:
+    case StepKind::all_gather:
+    case StepKind::reduce_scatter:
+    case StepKind::all_reduce:
       return true;
-    case StepKind::all_to_all: case StepKind::permute:
+    case StepKind::all_to_all:
+    case StepKind::permute:
       return bytes > 0;
     default:
       return false;
@@ -208,11 +240,11 @@ double lower_bound(const Layout* from, const Layout* to, const TensorMeta& meta,
   Partials source = partials_of(from);
   Partials target = partials_of(to);
   for (std::size_t i = 0; i < source.size(); ++i) {
-    if (!source[i]) target[i] = std::nullopt;            // R -> P: local
+    if (!source[i]) target[i] = std::nullopt;           // R -> P: local
     if (source[i] && target[i]) target[i] = source[i];  // P(sum) <-> P(avg): local
   }
   Space space(from, Layout::get(to->mesh(), to->splits(), target), meta, topology);
-  return space.lower_bound();
+  return space.fits() ? space.needed_bytes(space.start()) : 0;
 }
 
 void add_totals(Plan& plan) {

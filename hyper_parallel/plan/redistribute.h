@@ -26,14 +26,14 @@ enum class StepKind : std::uint8_t {
 /// One collective or local cut.
 struct Step {
   StepKind kind = StepKind::cut;
-  std::vector<int> axes = {};  // of the mesh of `before`: one flattened group, major to minor
-  int from_dim = -1;           // the tensor dim that stops being cut; -1: none or several
-  int to_dim = -1;             // the tensor dim that is cut now; -1: none or several
-  ReduceOp op = ReduceOp::sum; // of reductions
-  double factor = 1;           // of scale
+  std::vector<int> axes = {};   // of the mesh of `before`: one flattened group, major to minor
+  int from_dim = -1;            // the tensor dim that stops being cut; -1: none or several
+  int to_dim = -1;              // the tensor dim that is cut now; -1: none or several
+  ReduceOp op = ReduceOp::sum;  // of reductions
+  double factor = 1;            // of scale
   const Layout* before = nullptr;
   const Layout* after = nullptr;
-  double bytes = 0;            // sent or received by one rank, the largest over ranks
+  double bytes = 0;  // sent or received by one rank, the largest over ranks
   double seconds = 0;
 
   /// True if ranks exchange data. An exchange of no bytes is local too.
@@ -47,23 +47,24 @@ struct Plan {
   TensorMeta meta = {};
   const Topology* topology = nullptr;
   std::vector<Step> steps = {};  // empty: the local tensors are the same already
-  double bytes = 0;         // sum over steps
-  double lower_bound = 0;   // bytes that some rank must send or receive in any plan
+  double bytes = 0;              // sum over steps
+  double lower_bound = 0;        // bytes that some rank must send or receive in any plan
   double seconds = 0;
-  std::string note = {};         // why a bound was given up, empty otherwise
+  std::string note = {};  // why a bound was given up, empty otherwise
 
   /// Names this plan in the caches of executors; unlike for any two plans made. Set it to 0 in a
   /// copy that you change.
   std::uint64_t id = 0;
 };
 
-/// Find the cheapest plan, by an exact search.
+/// Find the cheapest plan, by an exact search over all sequences of steps (where four axes change:
+/// those with one exchange at most; more: reduce, gather and cut, which `note` says).
 ///
-/// An axis that neither layout changes takes no part: it never carries traffic. P(op) stays
-/// pending where both layouts have it. R becomes P(sum) by `own`. Local memory stays within the
-/// larger of source and target (`note` says so if no such plan exists). At equal cost the plan
-/// with fewer bytes, then with fewer steps is taken; the choice depends on the arguments alone,
-/// so all ranks agree.
+/// An axis on which the layouts agree takes no part: it never carries traffic. P(op) stays
+/// pending where both layouts have it. R becomes P(sum) by `own`. A local tensor stays within the
+/// larger of source and target, or 1 MiB (`note` says so if no such plan exists). At equal cost the
+/// plan with fewer bytes, then with fewer steps is taken; the choice depends on the arguments
+/// alone, so all ranks agree.
 ///
 /// Layouts on two meshes of the same ranks: by a common refinement of the meshes where sizes
 /// allow, else through R.

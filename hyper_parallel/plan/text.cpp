@@ -23,15 +23,24 @@ std::string bytes_text(double bytes) {
 
 std::string_view to_string(StepKind kind) {
   switch (kind) {
-    case StepKind::cut:            return "cut";
-    case StepKind::all_gather:     return "all-gather";
-    case StepKind::reduce_scatter: return "reduce-scatter";
-    case StepKind::all_reduce:     return "all-reduce";
-    case StepKind::all_to_all:     return "all-to-all";
-    case StepKind::permute:        return "permute";
-    case StepKind::scale:          return "scale";
-    case StepKind::own:            return "own";
-    case StepKind::pad:            return "pad";
+    case StepKind::cut:
+      return "cut";
+    case StepKind::all_gather:
+      return "all-gather";
+    case StepKind::reduce_scatter:
+      return "reduce-scatter";
+    case StepKind::all_reduce:
+      return "all-reduce";
+    case StepKind::all_to_all:
+      return "all-to-all";
+    case StepKind::permute:
+      return "permute";
+    case StepKind::scale:
+      return "scale";
+    case StepKind::own:
+      return "own";
+    case StepKind::pad:
+      return "pad";
   }
   return "";
 }

@@ -8,7 +8,8 @@ namespace hyper_parallel::plan {
 namespace {
 
 constexpr Topology kTopologies[] = {
-    // Source: torch 2.13.0, torch/distributed/tensor/_collective_utils.py (MeshTopoInfo): 87.7 GB/s,
+    // Source: torch 2.13.0, torch/distributed/tensor/_collective_utils.py (MeshTopoInfo): 87.7
+    // GB/s,
     // 0.6 us a hop, 6.6 us base; read 2025-11.
     {.name = "uniform",
      .ranks_per_host = 0,
@@ -65,7 +66,8 @@ const Link& link(const Topology& topology, const Mesh* mesh, const std::vector<i
   // place with the coordinates of `axes` set to 0.
   std::vector<int> strides(static_cast<std::size_t>(mesh->ndim()), 1);
   for (int i = mesh->ndim() - 2; i >= 0; --i) {
-    strides[static_cast<std::size_t>(i)] = strides[static_cast<std::size_t>(i) + 1] * mesh->size(i + 1);
+    strides[static_cast<std::size_t>(i)] =
+        strides[static_cast<std::size_t>(i) + 1] * mesh->size(i + 1);
   }
   for (int place = 0; place < mesh->size(); ++place) {
     int first = place;

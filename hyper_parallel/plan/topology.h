@@ -19,11 +19,11 @@ struct Link {
 /// hosts; rank r lies on host r / ranks_per_host.
 struct Topology {
   std::string_view name;
-  int ranks_per_host = 0;          // 0: all ranks on one host
+  int ranks_per_host = 0;  // 0: all ranks on one host
   Link inside_host;
   Link between_hosts;
-  double launch_seconds = 0;       // to issue one collective
-  double local_launch_seconds = 0; // to issue one local operation
+  double launch_seconds = 0;        // to issue one collective
+  double local_launch_seconds = 0;  // to issue one local operation
 };
 
 /// The known tables, the default first.

@@ -8,11 +8,16 @@ namespace {
 
 StepKind transpose(StepKind kind) {
   switch (kind) {
-    case StepKind::cut:            return StepKind::pad;
-    case StepKind::pad:            return StepKind::cut;
-    case StepKind::all_gather:     return StepKind::reduce_scatter;
-    case StepKind::reduce_scatter: return StepKind::all_gather;
-    default:                       return kind;
+    case StepKind::cut:
+      return StepKind::pad;
+    case StepKind::pad:
+      return StepKind::cut;
+    case StepKind::all_gather:
+      return StepKind::reduce_scatter;
+    case StepKind::reduce_scatter:
+      return StepKind::all_gather;
+    default:
+      return kind;
   }
 }
 
@@ -31,7 +36,10 @@ Plan transpose(const Plan& plan) {
     step.before = step.after->dual();
     step.after = before->dual();
   }
-  out.lower_bound = lower_bound(out.from, out.to, out.meta, *out.topology);
+  // Steps may lie on a refinement of the meshes of `from` and `to`.
+  const Layout* first = out.steps.empty() ? out.from : out.steps.front().before;
+  const Layout* last = out.steps.empty() ? out.to : out.steps.back().after;
+  out.lower_bound = lower_bound(first, last, out.meta, *out.topology);
   return out;
 }
 

@@ -42,15 +42,18 @@ bool agree(const Job& a, const Job& b) {
   const plan::Step& x = a.step();
   const plan::Step& y = b.step();
   return joins(x.kind) && x.kind == y.kind && x.op == y.op && x.axes == y.axes &&
-         x.before->mesh() == y.before->mesh() &&
-         a.value.scalar_type() == b.value.scalar_type() && a.value.device() == b.value.device();
+         x.before->mesh() == y.before->mesh() && a.value.scalar_type() == b.value.scalar_type() &&
+         a.value.device() == b.value.device();
 }
 
 at::Tensor collective(const Action& a, at::Tensor buffer) {
   switch (a.kind) {
-    case StepKind::all_gather:     return all_gather(buffer, a.group);
-    case StepKind::reduce_scatter: return reduce_scatter(buffer, a.op, a.group);
-    default:                       break;
+    case StepKind::all_gather:
+      return all_gather(buffer, a.group);
+    case StepKind::reduce_scatter:
+      return reduce_scatter(buffer, a.op, a.group);
+    default:
+      break;
   }
   all_reduce_in_place(buffer, a.op, a.group);
   return buffer;
@@ -122,8 +125,8 @@ std::vector<at::Tensor> execute_coalesced(
         ++job.next;
       }
       if (job.done()) continue;
-      const bool fits = together.empty() || (agree(*together.front(), job) &&
-                                             bytes + bytes_of(job) <= kMostBytes);
+      const bool fits = together.empty() ||
+                        (agree(*together.front(), job) && bytes + bytes_of(job) <= kMostBytes);
       if (!fits) continue;
       together.push_back(&job);
       bytes += bytes_of(job);
@@ -140,7 +143,8 @@ std::vector<at::Tensor> execute_coalesced(
     }
   }
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    if (jobs[i].program->may_alias) jobs[i].value = jobs[i].value.clone(at::MemoryFormat::Contiguous);
+    if (jobs[i].program->may_alias)
+      jobs[i].value = jobs[i].value.clone(at::MemoryFormat::Contiguous);
     out[places[i]] = std::move(jobs[i].value);
   }
   return out;

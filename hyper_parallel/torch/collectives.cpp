@@ -32,9 +32,9 @@ template <class Collective>
 at::Tensor as_numbers(const at::Tensor& x, ReduceOp op, Collective collective) {
   if (x.is_complex()) {
     if (op != ReduceOp::sum && op != ReduceOp::avg) {
-      throw UnsupportedError(Message("HP-R007", "complex numbers cannot be combined by " +
-                                                    std::string(to_string(op)))
-                                 .hint("reduce the real and the imaginary part"));
+      throw UnsupportedError(
+          Message("HP-R007", "complex numbers cannot be combined by " + std::string(to_string(op)))
+              .hint("reduce the real and the imaginary part"));
     }
     return at::view_as_complex(collective(at::view_as_real(x.resolve_conj()).contiguous()));
   }
@@ -103,9 +103,9 @@ at::Tensor reduce_scatter(const at::Tensor& x, ReduceOp op, const Group& group) 
 
 at::Tensor all_to_all(const at::Tensor& x, const std::vector<c10::SymInt>& received,
                       const std::vector<c10::SymInt>& sent, const Group& group) {
-  static const auto call = find<at::Tensor(const at::Tensor&, c10::SymIntArrayRef,
-                                           c10::SymIntArrayRef, const c10::IValue&)>(
-      "_c10d_functional::all_to_all_single");
+  static const auto call =
+      find<at::Tensor(const at::Tensor&, c10::SymIntArrayRef, c10::SymIntArrayRef,
+                      const c10::IValue&)>("_c10d_functional::all_to_all_single");
   const auto run = [&](const at::Tensor& t) {
     return wait(call.call(contiguous(t), received, sent, group.name));
   };

@@ -13,9 +13,9 @@ namespace hyper_parallel::torch_layer {
 
 /// A group of ranks as the calling rank knows it. Made per rank: never share one between threads.
 struct Group {
-  c10::IValue name;          // for functional collectives
+  c10::IValue name;  // for functional collectives
   std::int64_t size = 0;
-  std::int64_t index = 0;    // of the calling rank
+  std::int64_t index = 0;  // of the calling rank
 };
 
 /// The group that the calling rank reaches along `axes`, major to minor.

@@ -37,26 +37,26 @@ at::Tensor pad_to(const at::Tensor& x, const Shape& shape);
 /// How equal pieces that form a grid lie in a tensor, against the same pieces one after another
 /// in a buffer: a view, a permutation, a view.
 struct Grid {
-  Shape tensor = {};                         // its shape
-  Shape buffer = {};                         // pieces one after another along dim 0
+  Shape tensor = {};                           // its shape
+  Shape buffer = {};                           // pieces one after another along dim 0
   std::vector<std::int64_t> tensor_axes = {};  // the tensor with each dim split
   std::vector<std::int64_t> buffer_axes = {};  // the buffer with dim 0 split
   std::vector<std::int64_t> to_tensor = {};    // permutations
   std::vector<std::int64_t> to_buffer = {};
-  bool same_memory = false;             // both lie alike
+  bool same_memory = false;  // both lie alike
 };
 
 /// All pieces of one tensor, one a rank of a group.
 struct Pieces {
-  Shape tensor = {};                    // the tensor's shape
-  std::vector<Region> places = {};      // in the tensor, by rank
+  Shape tensor = {};                // the tensor's shape
+  std::vector<Region> places = {};  // in the tensor, by rank
   std::vector<Shape> shapes = {};
-  Shape largest = {};                   // over ranks, by dim
-  bool rows = false;               // the pieces in order are the tensor, cut along dim 0
-  int along = -1;                  // the pieces are one interval each, side by side in this dim
-  std::optional<Grid> grid = std::nullopt;        // if they are equal and form a grid
+  Shape largest = {};  // over ranks, by dim
+  bool rows = false;   // the pieces in order are the tensor, cut along dim 0
+  int along = -1;      // the pieces are one interval each, side by side in this dim
+  std::optional<Grid> grid = std::nullopt;  // if they are equal and form a grid
 
-  std::int64_t numel() const;      // all of them
+  std::int64_t numel() const;  // all of them
 };
 
 /// `split_axes[d]` are the places in `group_sizes` of the axes that cut dim d, major to minor.

@@ -90,7 +90,8 @@ class Builder {
     for (std::size_t d = 0; d < sizes_.size(); ++d) {
       for (int axis : layout->axes(static_cast<int>(d))) {
         const auto at = std::find(step_.axes.begin(), step_.axes.end(), axis) - step_.axes.begin();
-        if (at < static_cast<std::ptrdiff_t>(step_.axes.size())) out[d].push_back(static_cast<int>(at));
+        if (at < static_cast<std::ptrdiff_t>(step_.axes.size()))
+          out[d].push_back(static_cast<int>(at));
       }
     }
     return out;
@@ -259,7 +260,8 @@ at::Tensor pad_rows(const at::Tensor& x, std::int64_t rows) {
 }
 
 at::Tensor pad_at(const at::Tensor& x, const Region& place, const Shape& shape) {
-  const bool box = std::all_of(place.begin(), place.end(), [](const auto& r) { return r.size() == 1; });
+  const bool box =
+      std::all_of(place.begin(), place.end(), [](const auto& r) { return r.size() == 1; });
   if (!box) {
     at::Tensor out = x.new_zeros(shape);
     put(out, place, x);
@@ -275,10 +277,14 @@ at::Tensor pad_at(const at::Tensor& x, const Region& place, const Shape& shape) 
 
 at::Tensor collective(const Action& a, const at::Tensor& sent) {
   switch (a.kind) {
-    case StepKind::all_gather:     return all_gather(sent, a.group);
-    case StepKind::reduce_scatter: return reduce_scatter(sent, a.op, a.group);
-    case StepKind::all_reduce:     return all_reduce(sent, a.op, a.group);
-    default:                       return all_to_all(sent, a.received, a.sent, a.group);
+    case StepKind::all_gather:
+      return all_gather(sent, a.group);
+    case StepKind::reduce_scatter:
+      return reduce_scatter(sent, a.op, a.group);
+    case StepKind::all_reduce:
+      return all_reduce(sent, a.op, a.group);
+    default:
+      return all_to_all(sent, a.received, a.sent, a.group);
   }
 }
 
@@ -299,7 +305,8 @@ at::Tensor before_collective(const Action& a, const at::Tensor& x) {
       return pad_to(x, a.part);
     case StepKind::reduce_scatter: {
       if (a.out.grid) return to_buffer(x, *a.out.grid);
-      if (a.tail_padded) return pad_rows(x, a.part[0] * static_cast<std::int64_t>(a.out.places.size()));
+      if (a.tail_padded)
+        return pad_rows(x, a.part[0] * static_cast<std::int64_t>(a.out.places.size()));
       std::vector<at::Tensor> parts;
       for (const Region& place : a.out.places) parts.push_back(pad_to(take(x, place), a.part));
       return at::cat(parts);
@@ -319,7 +326,8 @@ at::Tensor after_collective(const Action& a, const at::Tensor& x, const at::Tens
       if (a.tail_padded) return received.narrow(0, 0, a.after[0]);
       return assemble(a.in, x, [&](std::size_t k) {
         const std::int64_t rows = a.part[0];
-        return cut_to(received.narrow(0, static_cast<std::int64_t>(k) * rows, rows), a.in.shapes[k]);
+        return cut_to(received.narrow(0, static_cast<std::int64_t>(k) * rows, rows),
+                      a.in.shapes[k]);
       });
     case StepKind::reduce_scatter:
       return cut_to(received, a.after);
@@ -357,8 +365,8 @@ Program compile(const plan::Plan& plan) {
     const std::vector<int>& here = my_coordinate(step.before->mesh());
     out.actions.push_back(Builder(step, plan.meta.sizes, here).build());
     const Action& a = out.actions.back();
-    const bool copies = a.kind == StepKind::scale || a.kind == StepKind::pad ||
-                        (step.communicates() && !a.idle);
+    const bool copies =
+        a.kind == StepKind::scale || a.kind == StepKind::pad || (step.communicates() && !a.idle);
     if (copies) out.may_alias = false;
   }
   // A cut at the end would keep all of what it was cut from alive.

@@ -22,26 +22,26 @@ struct Action {
   plan::StepKind kind = plan::StepKind::cut;
   ReduceOp op = ReduceOp::sum;
   double factor = 1;
-  Group group;                         // of steps that communicate, and of own
-  bool idle = false;                   // nothing to send in this rank's group
-  Shape before;                        // shapes of the local tensor
+  Group group;        // of steps that communicate, and of own
+  bool idle = false;  // nothing to send in this rank's group
+  Shape before;       // shapes of the local tensor
   Shape after;
-  Shape part;                          // what one rank sends (gather) or gets (reduce-scatter)
+  Shape part;  // what one rank sends (gather) or gets (reduce-scatter)
   Pieces out;
   Pieces in;
-  bool tail_padded = false;            // out or in: pieces are rows and only the last are short
-  std::vector<c10::SymInt> sent;       // all_to_all: rows, or elements if there is no grid
+  bool tail_padded = false;       // out or in: pieces are rows and only the last are short
+  std::vector<c10::SymInt> sent;  // all_to_all: rows, or elements if there is no grid
   std::vector<c10::SymInt> received;
-  Region place;                        // cut: what stays; pad: where it goes
+  Region place;  // cut: what stays; pad: where it goes
 };
 
 /// A plan as one rank does it.
 struct Program {
   std::shared_ptr<const plan::Plan> transposed;  // set when first needed
   std::vector<Action> actions;
-  Shape before;                                  // of the local tensor
+  Shape before;  // of the local tensor
   Shape after;
-  bool may_alias = false;                        // the result may be a view of the argument
+  bool may_alias = false;  // the result may be a view of the argument
 };
 
 /// Work out `plan` for the calling rank. Throws UsageError if it is not in the mesh.

@@ -24,10 +24,14 @@ double noise(std::int64_t element, std::int64_t salt) {
 
 double combine(ReduceOp op, double a, double b) {
   switch (op) {
-    case ReduceOp::max:  return std::max(a, b);
-    case ReduceOp::min:  return std::min(a, b);
-    case ReduceOp::prod: return a * b;
-    default:             return a + b;
+    case ReduceOp::max:
+      return std::max(a, b);
+    case ReduceOp::min:
+      return std::min(a, b);
+    case ReduceOp::prod:
+      return a * b;
+    default:
+      return a + b;
   }
 }
 
@@ -136,9 +140,15 @@ Locals encode(const std::vector<double>& global, const Layout* layout, const Sha
         continue;
       }
       switch (layout->placement(axes[0]).op()) {
-        case ReduceOp::max:  local.push_back(k == owner ? value : value - 1 - (k + e) % 3); break;
-        case ReduceOp::min:  local.push_back(k == owner ? value : value + 1 + (k + e) % 3); break;
-        case ReduceOp::prod: local.push_back(k == owner ? value : 1); break;
+        case ReduceOp::max:
+          local.push_back(k == owner ? value : value - 1 - (k + e) % 3);
+          break;
+        case ReduceOp::min:
+          local.push_back(k == owner ? value : value + 1 + (k + e) % 3);
+          break;
+        case ReduceOp::prod:
+          local.push_back(k == owner ? value : 1);
+          break;
         default: {
           double rest = value * averaged;
           for (int i = 0; i < ranks; ++i) rest -= i == owner ? 0 : noise(e, i);
@@ -202,11 +212,13 @@ Locals run(const plan::Plan& plan, const Locals& locals) {
       std::vector<std::size_t> sources = group(mesh, step.axes, all[p]);
       const bool is_first = sources[0] == p;
       if (step.kind == StepKind::permute && has_copies(step)) {
-        std::erase_if(sources, [&](std::size_t m) { return all[m] != permute_source(step, all[p]); });
+        std::erase_if(sources,
+                      [&](std::size_t m) { return all[m] != permute_source(step, all[p]); });
       } else if (!step.communicates() && step.kind != StepKind::all_to_all) {
         sources = {p};
       }
-      const bool reduces = step.kind == StepKind::reduce_scatter || step.kind == StepKind::all_reduce;
+      const bool reduces =
+          step.kind == StepKind::reduce_scatter || step.kind == StepKind::all_reduce;
       Local out;
       for (std::int64_t e : held(step.after, sizes, all[p])) {
         std::optional<double> value;
@@ -242,9 +254,11 @@ std::vector<const Layout*> all_layouts(const Mesh* mesh, int ndim,
       std::vector<std::optional<ReduceOp>> partials(order.size());
       for (int axis : order) {
         const int c = choice[static_cast<std::size_t>(axis)];
-        if (c > ndim) partials[static_cast<std::size_t>(axis)] = ops[static_cast<std::size_t>(c - ndim - 1)];
+        if (c > ndim)
+          partials[static_cast<std::size_t>(axis)] = ops[static_cast<std::size_t>(c - ndim - 1)];
         if (c == 0 || c > ndim) continue;
-        auto s = std::find_if(splits.begin(), splits.end(), [&](const Split& x) { return x.dim == c - 1; });
+        auto s = std::find_if(splits.begin(), splits.end(),
+                              [&](const Split& x) { return x.dim == c - 1; });
         if (s == splits.end()) s = splits.insert(s, Split{.dim = c - 1});
         s->axes.push_back(axis);
       }

@@ -1,7 +1,5 @@
 // Plans run on tensors by ranks that are threads, against the simulator, gradients included.
 
-#include "tests/support/doctest.h"
-
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
@@ -9,17 +7,18 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/ranks.h"
 #include "hyper_parallel/torch/redistribute.h"
+#include "tests/support/on_ranks.h"
 #include "tests/support/simulator.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
 
+using test::on_ranks;
 using PlanPtr = std::shared_ptr<const plan::Plan>;
 
 std::size_t here() { return static_cast<std::size_t>(current_rank().rank()); }
@@ -35,24 +34,13 @@ test::Locals numbers(const Layout* layout, const Shape& sizes, int salt) {
   for (const auto& at : test::coordinates(layout->mesh())) {
     test::Local local;
     for (std::size_t i = 0; i < test::held(layout, sizes, at).size(); ++i) {
-      local.push_back(static_cast<double>((i * 31 + out.size() * 17 + static_cast<std::size_t>(salt)) % 13) - 6);
+      local.push_back(
+          static_cast<double>((i * 31 + out.size() * 17 + static_cast<std::size_t>(salt)) % 13) -
+          6);
     }
     out.push_back(std::move(local));
   }
   return out;
-}
-
-/// Run `fn` on each rank; doctest's checks are not safe for threads, so `fn` returns what is wrong.
-void on_ranks(int world, const std::function<std::string()>& fn) {
-  std::mutex mutex;
-  std::vector<std::string> wrong;
-  run_local(world, [&] {
-    std::string text = fn();
-    if (text.empty()) return;
-    const std::lock_guard lock(mutex);
-    wrong.push_back("rank " + std::to_string(current_rank().rank()) + ": " + text);
-  });
-  for (const std::string& text : wrong) FAIL_CHECK(text);
 }
 
 /// Forward, backward and the backward of the backward; what went wrong.
