@@ -96,6 +96,10 @@ constexpr std::array kHandlers = {
     HandlerInfo{"index", "as embedding, for self[..., i, ...] with one index tensor; P(sum)", nullptr},
     HandlerInfo{"index_select", "as embedding, for index_select along a split dim; P(sum)",
                 nullptr},
+    HandlerInfo{"index_write",
+                "scatter, index_add, index_copy, index_fill, index_put along a split dim: each rank "
+                "writes what falls into its part",
+                nullptr},
     HandlerInfo{"layer_norm", "all-reduce mean, then the sum of squared deviations", two_statistics},
     HandlerInfo{"linear_addend",
                 "keep the addend on rank 0 of the axes on which the result is P(sum) and the addend "

@@ -1,8 +1,9 @@
 // Look-ups and writes by index tensors.
 //
 // A looked-up dim that is split is a masked look-up with result P(sum): handlers gather, index_select
-// and index. Truth values cannot be summed, so there the dim must be whole. In writes the dim that is
-// written along must be whole, except that adding splits over the things added.
+// and index. Truth values cannot be summed, so there the dim must be whole. Where a dim that is written
+// along is split, handler index_write lets each rank write what falls into its part. Adding may
+// also be split over the things added: then the result is P(sum).
 
 #include <algorithm>
 
@@ -25,6 +26,10 @@ void look_up(ConcreteRule& rule, int factor, std::string_view handler, const Cal
   }
   f.kind = FactorKind::reduce;
   f.handler = handler;
+}
+
+void write(ConcreteRule& rule, int factor) {
+  if (factor >= 0) rule.factors[static_cast<std::size_t>(factor)].handler = "index_write";
 }
 
 // gather(self, dim, index), and scatter(self, dim, index, src?) the other way round. In dims other than
@@ -86,7 +91,7 @@ ConcreteRule build_scatter(const Call& call, Words words) {
   check_count(call, value ? 2 : 3, value ? 2 : 3);
   Along a = along_dim(call, 1);
   const bool add = has_word(words, "add");
-  block(a.rule, a.self);
+  write(a.rule, a.self);
   if (!add) block(a.rule, a.index);
   if (add && a.index >= 0) {
     a.rule.factors[static_cast<std::size_t>(a.index)].kind = FactorKind::reduce;
@@ -241,7 +246,7 @@ ConcreteRule build_index_put(const Call& call, Words) {
   } else {
     const bool add = call.boolean("accumulate", false);
     for (std::size_t d = 0; d < x.self.size(); ++d) {
-      if (x.taken[d] != 0) block(x.rule, x.self[d]);
+      if (x.taken[d] != 0) write(x.rule, x.self[d]);
     }
     for (std::size_t f = 0; f < x.rule.factors.size(); ++f) {
       Factor& factor = x.rule.factors[f];
@@ -271,9 +276,9 @@ constexpr Row kRows[] = {
     {"aten::bucketize.Tensor", "elements_of_first"},
     {"aten::gather", "gather"},
     {"aten::index.Tensor", "index"},
-    {"aten::index_add", "+... v!@dim, t, *... t@dim -> ="},
-    {"aten::index_copy", "... v!@dim, t!, ... t!@dim -> ="},
-    {"aten::index_fill.int_Scalar", "... v!@dim, t! -> ="},
+    {"aten::index_add", "+... v~index_write@dim, t, *... t@dim -> ="},
+    {"aten::index_copy", "... v~index_write@dim, t!, ... t!@dim -> ="},
+    {"aten::index_fill.int_Scalar", "... v~index_write@dim, t! -> ="},
     {"aten::index_put", "index_put"},
     {"aten::index_select", "index_select"},
     {"aten::isin.Tensor_Scalar", "elements_of_first"},
