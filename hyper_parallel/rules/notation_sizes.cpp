@@ -27,12 +27,14 @@ class Binder {
     for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
       places_.push_back(call_.inputs[i].present ? lay_out_input(i) : std::vector<const Dim*>{});
     }
-    // Operands that are broadcast do not set sizes: they may have 1 where the others have more.
-    for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-      if (!notation_.inputs[i].broadcast) read_sizes(i);
-    }
-    for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-      if (notation_.inputs[i].broadcast) read_sizes(i);
+    // Operands that are broadcast set no sizes: they may have 1 where the others have more. Dims of
+    // several letters come last, when all letters but one are known.
+    for (const bool several : {false, true}) {
+      for (const bool broadcast : {false, true}) {
+        for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
+          if (notation_.inputs[i].broadcast == broadcast) read_sizes(i, several);
+        }
+      }
     }
     make_factors();
     for (std::size_t i = 0; i < call_.inputs.size(); ++i) fill_input(i);
@@ -104,7 +106,7 @@ class Binder {
     }
   }
 
-  void read_sizes(std::size_t i) {
+  void read_sizes(std::size_t i, bool several) {
     const Shape& sizes = call_.inputs[i].meta.sizes;
     const std::vector<const Dim*>& dims = places_[i];
     dots_.resize(dots_ndim_, 1);
@@ -115,6 +117,7 @@ class Binder {
     });
     for (std::size_t d = 0; d < dims.size(); ++d) {
       if (dims[d]->kind != Dim::Kind::letters) continue;
+      if ((dims[d]->letters.size() > 1) != several) continue;
       if (notation_.inputs[i].broadcast && sizes[d] == 1) continue;
       bind(i, d, sizes[d], dims[d]->letters);
     }
