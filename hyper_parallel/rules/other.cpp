@@ -7,8 +7,8 @@
 namespace hyper_parallel::rules {
 namespace {
 
-// _grouped_mm(self, mat2, offs?, bias?): rows of self (or of the contraction) belong to groups that end
-// at offs, so they must be whole.
+// _grouped_mm(self, mat2, offs?, bias?): rows of self (or of the contraction) belong to groups that
+// end at offs, so they must be whole.
 ConcreteRule build_grouped(const Call& call, Words) {
   static const Notation kRowsByGroup = parse_notation("*t! k, *e! k n, ?e, ?+e n -> t n");
   static const Notation kBatch = parse_notation("*e m k, *e k n, ?e, ?+e n -> e m n");

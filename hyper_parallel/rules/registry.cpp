@@ -152,7 +152,7 @@ void write_first(ConcreteRule& rule, const Call& call) {
   if (rule.outputs.empty() || !rule.writes.empty()) return;
   if (rule.outputs[0].sizes != call.inputs[0].meta.sizes) {
     throw UsageError(Message("HP-S006", place(call, 0) + " is written in place, but the result has "
-                                        "other sizes")
+                                                         "other sizes")
                          .fact("operand", to_string(call.inputs[0].meta))
                          .fact("result", hyper_parallel::to_string(rule.outputs[0].sizes)));
   }

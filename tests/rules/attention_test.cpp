@@ -44,8 +44,9 @@ TEST_SUITE("AttentionRules") {
     // More ranks than key heads: the handler picks the heads that the own queries read.
     CHECK(attend("tp=8", {"f32[2, 16, 16, 8] S(1)", kv + "R", kv + "R"}, kGrouped) ==
           "S(1), R, R -> S(1) ~sdpa");
-    CHECK(error([&] { attend("tp=2", {"f32[2, 6, 16, 8] R", kv + "R", kv + "R"}, kGrouped); })
-              .starts_with("[HP-S002] aten::scaled_dot_product_attention"));
+    CHECK(error([&] {
+            attend("tp=2", {"f32[2, 6, 16, 8] R", kv + "R", kv + "R"}, kGrouped);
+          }).starts_with("[HP-S002] aten::scaled_dot_product_attention"));
   }
 
   TEST_CASE("SplitQueriesReadAllKeys") {

@@ -11,8 +11,7 @@ Attrs conv(std::int64_t stride, std::int64_t padding, std::int64_t groups = 1) {
 
 TEST_SUITE("ConvolutionRules") {
   TEST_CASE("PatchEmbeddingTable") {
-    CHECK(table("aten::conv2d", {"f32[4, 3, 32, 32]", "f32[64, 3, 8, 8]", "f32[64]"},
-                conv(8, 0)) ==
+    CHECK(table("aten::conv2d", {"f32[4, 3, 32, 32]", "f32[64, 3, 8, 8]", "f32[64]"}, conv(8, 0)) ==
           "R R R -> R\n"
           "S(0) R R -> S(0)    d0\n"
           "S(1) S(1) P(sum) -> P(sum)    ci\n"
@@ -26,8 +25,8 @@ TEST_SUITE("ConvolutionRules") {
   }
 
   TEST_CASE("SpaceIsWhole") {
-    CHECK(forward("aten::conv1d", "x=2", {"f32[4, 6, 9] S(2)", "f32[8, 6, 3] R", "-"}, conv(1, 1)) ==
-          "R, R, - -> R");
+    CHECK(forward("aten::conv1d", "x=2", {"f32[4, 6, 9] S(2)", "f32[8, 6, 3] R", "-"},
+                  conv(1, 1)) == "R, R, - -> R");
   }
 
   TEST_CASE("DepthwiseChannelsPassWithGroupsRewritten") {
@@ -53,7 +52,9 @@ TEST_SUITE("ConvolutionRules") {
   }
 
   TEST_CASE("Pooling") {
-    const Attrs window = {{"kernel_size", Ints{3, 3}}, {"stride", Ints{2, 2}}, {"padding", Ints{1}},
+    const Attrs window = {{"kernel_size", Ints{3, 3}},
+                          {"stride", Ints{2, 2}},
+                          {"padding", Ints{1}},
                           {"ceil_mode", true}};
     CHECK(forward("aten::max_pool2d", "a=2 b=2", {"f32[4, 6, 7, 7] S(0) S(1)"}, window) ==
           "S(0) S(1) -> S(0) S(1)");

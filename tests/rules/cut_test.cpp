@@ -75,8 +75,7 @@ TEST_SUITE("FactorCuts") {
   TEST_CASE("BlocksAndSegmentsOfAFactorScale") {
     CHECK(composed(one_dim({8, 3}), {by({1}, 2), by({})}) == "R S(0; block=6)");
     CHECK(composed(one_dim({8, 3}), {by({0}, 1, {6, 2}), by({})}) == "S(0; segments=18|6) R");
-    CHECK(composed(one_dim({2, 6}), {by({}), by({0}, 1, {4, 2})}) ==
-          "S(0; segments=4|2|4|2) R");
+    CHECK(composed(one_dim({2, 6}), {by({}), by({0}, 1, {4, 2})}) == "S(0; segments=4|2|4|2) R");
   }
 
   TEST_CASE("ReadingIsTheReverseOfComposing") {

@@ -31,7 +31,8 @@ TEST_SUITE("EmbeddingRules") {
           "S(1) -> S(1)");
     CHECK(result_sizes("aten::one_hot", {"i64[4, 6]"}, {{"num_classes", std::int64_t{9}}}) ==
           "[4, 6, 9]");
-    const Call c = call("aten::one_hot", "x=2", {"i64[4] S(0)"}, {{"num_classes", std::int64_t{-1}}});
+    const Call c =
+        call("aten::one_hot", "x=2", {"i64[4] S(0)"}, {{"num_classes", std::int64_t{-1}}});
     const Inference inference = infer_forward(rule(c), c);
     CHECK(answer(inference) == "R -> R");
     CHECK(inference.dynamic);

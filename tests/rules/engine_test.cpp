@@ -23,10 +23,8 @@ TEST_SUITE("ForwardInference") {
   }
 
   TEST_CASE("TheCheaperOperandMoves") {
-    CHECK(forward("aten::mm", "x=2", {"f32[64, 16] S(0)", "f32[16, 4] S(1)"}) ==
-          "S(0), R -> S(0)");
-    CHECK(forward("aten::mm", "x=2", {"f32[4, 16] S(0)", "f32[16, 64] S(1)"}) ==
-          "R, S(1) -> S(1)");
+    CHECK(forward("aten::mm", "x=2", {"f32[64, 16] S(0)", "f32[16, 4] S(1)"}) == "S(0), R -> S(0)");
+    CHECK(forward("aten::mm", "x=2", {"f32[4, 16] S(0)", "f32[16, 64] S(1)"}) == "R, S(1) -> S(1)");
   }
 
   TEST_CASE("ChangesHaveBytesAndReasons") {
@@ -44,7 +42,7 @@ TEST_SUITE("ForwardInference") {
       return infer("aten::add.Tensor", "a=2 b=4", {from, other}).bytes;
     };
     CHECK(bytes("f32[8, 16] S(0) S(1)", "f32[8, 16] S(0) S(1)") == 0);
-    CHECK(bytes("f32[8, 16] S(0) R", "f32[8, 16] S(0) S(1)") == 0);          // a local cut
+    CHECK(bytes("f32[8, 16] S(0) R", "f32[8, 16] S(0) S(1)") == 0);  // a local cut
     CHECK(bytes("f32[8, 16] S(0) P(sum)", "f32[8, 16] S(0) S(1)") == 3.0 / 4 * 256);
     CHECK(bytes("f32[8, 16] S(0) S(1)", "f32[8, 16] S(0) S(0)") == 3.0 / 16 * 256);
     CHECK(bytes("f32[8, 16] S(0) P(sum)", "f32[8, 16] S(0) R") == 2 * 3.0 / 4 * 256);
@@ -60,9 +58,9 @@ TEST_SUITE("ForwardInference") {
     CHECK(forward("aten::relu", "a=2 b=2", {"f32[8] S(0, 1) S(0, 0)"}) ==
           "S(0, 1) S(0, 0) -> S(0, 1) S(0, 0)");
     // The order of the larger operand wins; the mesh's order if nothing speaks for another.
-    CHECK(forward("aten::add.Tensor", "a=2 b=2",
-                  {"f32[4, 8] S(1) S(1)", "f32[8] S(0, 1) S(0, 0)"}) ==
-          "S(1) S(1), S(0) S(0) -> S(1) S(1)");
+    CHECK(
+        forward("aten::add.Tensor", "a=2 b=2", {"f32[4, 8] S(1) S(1)", "f32[8] S(0, 1) S(0, 0)"}) ==
+        "S(1) S(1), S(0) S(0) -> S(1) S(1)");
     CHECK(forward("aten::add.Tensor", "a=2 b=2", {"f32[4, 8] R S(1)", "f32[8] S(0) R"}) ==
           "S(1, 1) S(1, 0), S(0, 1) S(0, 0) -> S(1, 1) S(1, 0)");
     CHECK(forward("aten::add.Tensor", "a=2 b=2", {"f32[8] R S(0)", "f32[8] S(0) R"}) ==
@@ -72,8 +70,7 @@ TEST_SUITE("ForwardInference") {
   TEST_CASE("BlocksAndSegmentsTravel") {
     CHECK(forward("aten::mul.Tensor", "x=2", {"f32[4, 12] S(1; block=4)", "f32[12] R"}) ==
           "S(1; block=4), S(0; block=4) -> S(1; block=4)");
-    CHECK(forward("aten::mul.Tensor", "x=2",
-                  {"f32[4, 12] S(1; segments=8|4)", "f32[12] S(0)"}) ==
+    CHECK(forward("aten::mul.Tensor", "x=2", {"f32[4, 12] S(1; segments=8|4)", "f32[12] S(0)"}) ==
           "S(1; segments=8|4), S(0; segments=8|4) -> S(1; segments=8|4)");
     // 12 in blocks of 2 over 2 ranks is the same cut as without blocks: nothing moves.
     CHECK(forward("aten::mul.Tensor", "x=2", {"f32[4, 12] S(1; block=2)", "f32[12] S(0)"}) ==
@@ -90,17 +87,15 @@ TEST_SUITE("ForwardInference") {
   }
 
   TEST_CASE("InPlaceOperandsStay") {
-    CHECK(forward("aten::add_.Tensor", "x=2", {"!f32[8, 16] R", "f32[8, 16] S(0)"}) ==
-          "R, R -> R");
+    CHECK(forward("aten::add_.Tensor", "x=2", {"!f32[8, 16] R", "f32[8, 16] S(0)"}) == "R, R -> R");
     CHECK(forward("aten::add_.Tensor", "x=2", {"!f32[8, 16] S(1)", "f32[8, 16] S(0)"}) ==
           "S(1), S(1) -> S(1)");
     CHECK(forward("aten::mul_.Tensor", "x=2", {"!f32[8, 16] P(sum)", "f32[]"}) ==
           "P(sum), R -> P(sum)");
-    CHECK(forward("aten::addmm_", "x=2",
-                  {"!f32[8, 4] R", "f32[8, 16] S(1)", "f32[16, 4] S(0)"}) == "R, R, R -> R");
-    const std::string text = error([] {
-      forward("aten::add_.Tensor", "x=2", {"!f32[8, 16] P(sum)", "f32[8, 16] R"});
-    });
+    CHECK(forward("aten::addmm_", "x=2", {"!f32[8, 4] R", "f32[8, 16] S(1)", "f32[16, 4] S(0)"}) ==
+          "R, R, R -> R");
+    const std::string text =
+        error([] { forward("aten::add_.Tensor", "x=2", {"!f32[8, 16] P(sum)", "f32[8, 16] R"}); });
     CHECK(text.starts_with("[HP-S030] aten::add_.Tensor: no strategy fits these layouts"));
     CHECK(text.find("P(sum) (written in place)") != std::string::npos);
   }
@@ -133,9 +128,10 @@ TEST_SUITE("ForwardInference") {
   }
 
   TEST_CASE("BadLayoutsAreNamed") {
-    CHECK(error([] {
-            forward("aten::relu", "x=2", {"f32[8] S(1)"});
-          }).starts_with("[HP-S021] aten::relu: operand \"arg0\" is split on dim 1 but has 1 dims"));
+    CHECK(
+        error([] {
+          forward("aten::relu", "x=2", {"f32[8] S(1)"});
+        }).starts_with("[HP-S021] aten::relu: operand \"arg0\" is split on dim 1 but has 1 dims"));
     CHECK(error([] {
             forward("aten::relu", "x=2", {"f32[8] S(0; segments=4|2)"});
           }).starts_with("[HP-S022] aten::relu: operand \"arg0\": the segments of dim 0 sum to 6"));
@@ -153,16 +149,19 @@ TEST_SUITE("ForwardInference") {
     CHECK(error([] { forward("aten::mm", "x=2", {"f32[8, 16] R", "f32[17, 4] R"}); })
               .starts_with("[HP-S002] aten::mm: operand \"arg1\": dim 0 has size 17, \"k\" "
                            "elsewhere has 16"));
-    CHECK(error([] { forward("aten::mm", "x=2", {"f32[8, 16] R", "f32[16] R"}); })
-              .starts_with("[HP-S003] aten::mm: operand \"arg1\" has 1 dims, not 2"));
     CHECK(error([] {
-            forward("aten::sum.dim_IntList", "x=2", {"f32[8, 16] R"}, {{"dim", Ints{2}}});
-          }).starts_with("[HP-S004] aten::sum.dim_IntList: dim 2 is out of range for a tensor of 2 dims"));
+            forward("aten::mm", "x=2", {"f32[8, 16] R", "f32[16] R"});
+          }).starts_with("[HP-S003] aten::mm: operand \"arg1\" has 1 dims, not 2"));
+    CHECK(
+        error([] { forward("aten::sum.dim_IntList", "x=2", {"f32[8, 16] R"}, {{"dim", Ints{2}}}); })
+            .starts_with(
+                "[HP-S004] aten::sum.dim_IntList: dim 2 is out of range for a tensor of 2 dims"));
     CHECK(error([] {
             forward("aten::add_.Tensor", "x=2", {"!f32[8] R", "f32[4, 8] R"});
           }).starts_with("[HP-S006] aten::add_.Tensor: operand \"arg0\" is written in place"));
     CHECK(error([] {
-            forward("aten::select.int", "x=2", {"f32[8] R"}, {{"dim", std::int64_t{0}}, {"index", 0.5}});
+            forward("aten::select.int", "x=2", {"f32[8] R"},
+                    {{"dim", std::int64_t{0}}, {"index", 0.5}});
           }).starts_with("[HP-S005] aten::select.int: argument \"index\" is not an integer"));
   }
 }

@@ -22,8 +22,9 @@ TEST_SUITE("FactoryRules") {
   TEST_CASE("OverwritingAPartialInPlaceIsRefusedExceptByZeros") {
     CHECK(forward("aten::fill_.Scalar", "x=2", {"!f32[8] S(0)"}) == "S(0) -> S(0)");
     CHECK(forward("aten::zero_", "x=2", {"!f32[8] P(sum)"}) == "P(sum) -> P(sum)");
-    CHECK(error([] { forward("aten::fill_.Scalar", "x=2", {"!f32[8] P(sum)"}); })
-              .starts_with("[HP-S030] aten::fill_.Scalar"));
+    CHECK(error([] {
+            forward("aten::fill_.Scalar", "x=2", {"!f32[8] P(sum)"});
+          }).starts_with("[HP-S030] aten::fill_.Scalar"));
   }
 
   TEST_CASE("CopiesTakeTheLayoutOfTheDestination") {

@@ -16,8 +16,7 @@ TEST_SUITE("IndexingRules") {
     CHECK(forward("aten::gather", "x=2", {"f32[8, 6] R", "i64[8, 4] S(1)"}, dim(1)) ==
           "R, S(1) -> S(1)");
     // Rows that the index lacks: its row i is not the own row i when both are split.
-    CHECK(forward("aten::gather", "x=2", {"f32[8, 6] S(0)", "i64[4, 3] R"}, dim(1)) ==
-          "R, R -> R");
+    CHECK(forward("aten::gather", "x=2", {"f32[8, 6] S(0)", "i64[4, 3] R"}, dim(1)) == "R, R -> R");
     CHECK(forward("aten::index_select", "x=2", {"f32[8, 60] S(1)", "i64[4] R"}, dim(1)) ==
           "S(1), R -> P(sum) ~index_select");
     CHECK(forward("aten::index_select", "x=2", {"bool[8, 60] S(1)", "i64[4] R"}, dim(1)) ==
@@ -59,9 +58,8 @@ TEST_SUITE("IndexingRules") {
   TEST_CASE("WritesAlongASplitDim") {
     CHECK(forward("aten::index_add_", "x=2", {"!f32[8, 6] S(0)", "i64[4] R", "f32[4, 6] R"},
                   dim(0)) == "S(0), R, R -> S(0) ~index_write");
-    CHECK(forward("aten::scatter_.src", "x=2",
-                  {"!f32[8, 6] S(1)", "i64[8, 3] R", "f32[8, 3] R"}, dim(1)) ==
-          "S(1), R, R -> S(1) ~index_write");
+    CHECK(forward("aten::scatter_.src", "x=2", {"!f32[8, 6] S(1)", "i64[8, 3] R", "f32[8, 3] R"},
+                  dim(1)) == "S(1), R, R -> S(1) ~index_write");
     CHECK(forward("aten::index_put_", "x=2", {"!f32[8, 6] S(0)", "{i64[4] R}", "f32[4, 6] R"},
                   {{"accumulate", false}}) == "S(0), R, R -> S(0) ~index_write");
     CHECK(forward("aten::index_copy", "x=2", {"f32[8, 6] S(1)", "i64[4] R", "f32[4, 6] R"},
@@ -71,7 +69,8 @@ TEST_SUITE("IndexingRules") {
   TEST_CASE("AddingSplitsOverTheThingsAdded") {
     CHECK(forward("aten::index_add", "x=2", {"f32[8, 6] R", "i64[4] S(0)", "f32[4, 6] S(0)"},
                   dim(0)) == "R, S(0), S(0) -> P(sum) ~linear_addend");
-    CHECK(forward("aten::scatter_add", "x=2", {"f32[8, 6] P(sum)", "i64[4, 6] S(0)", "f32[4, 6] S(0)"},
+    CHECK(forward("aten::scatter_add", "x=2",
+                  {"f32[8, 6] P(sum)", "i64[4, 6] S(0)", "f32[4, 6] S(0)"},
                   dim(0)) == "P(sum), S(0), S(0) -> P(sum)");
     // In place the result must be what self is: whole.
     CHECK(forward("aten::index_add_", "x=2", {"!f32[8, 6] R", "i64[4] S(0)", "f32[4, 6] S(0)"},

@@ -61,7 +61,8 @@ TEST_SUITE("JoinRules") {
     CHECK(forward("aten::cat", "x=2", {"{f32[4] P(sum); f32[4] P(sum)}"}, dim(0)) ==
           "P(sum), P(sum) -> P(sum)");
     CHECK(forward("aten::cat", "x=2", {"{f32[4] P(sum); f32[4] R}"}, dim(0)) == "R, R -> R");
-    // What ranks share is its own maximum; passing pays where the part that is not partial is short.
+    // What ranks share is its own maximum; passing pays where the part that is not partial is
+    // short.
     CHECK(forward("aten::stack", "x=2", {"{f32[4] P(max); f32[4] P(max)}"}, dim(0)) ==
           "P(max), P(max) -> P(max)");
   }

@@ -9,11 +9,11 @@ Attrs reduction(std::int64_t r) { return {{"reduction", r}}; }
 
 TEST_SUITE("LossRules") {
   TEST_CASE("CrossEntropyTable") {
-    CHECK(table("aten::cross_entropy_loss", {"f32[32, 100]", "i64[32]", "f32[100]"},
-                reduction(1)) ==
-          "R R R -> R\n"
-          "S(0) S(0) R -> P(sum)    d0 ~cross_entropy\n"
-          "S(1) R S(0) -> P(sum)    c ~cross_entropy");
+    CHECK(
+        table("aten::cross_entropy_loss", {"f32[32, 100]", "i64[32]", "f32[100]"}, reduction(1)) ==
+        "R R R -> R\n"
+        "S(0) S(0) R -> P(sum)    d0 ~cross_entropy\n"
+        "S(1) R S(0) -> P(sum)    c ~cross_entropy");
     CHECK(table("aten::cross_entropy_loss", {"f32[32, 100]", "i64[32]", "-"}, reduction(0)) ==
           "R R - -> R\n"
           "S(0) S(0) - -> S(0)    d0\n"
@@ -22,19 +22,19 @@ TEST_SUITE("LossRules") {
 
   TEST_CASE("TokensAndClassesSplit") {
     CHECK(forward("aten::cross_entropy_loss", "dp=2 tp=4",
-                  {"f32[32, 100] S(0) S(1)", "i64[32] S(0) R", "-"}, reduction(1)) ==
-          "S(0) S(1), S(0) R, - -> P(sum) P(sum) ~cross_entropy");
+                  {"f32[32, 100] S(0) S(1)", "i64[32] S(0) R", "-"},
+                  reduction(1)) == "S(0) S(1), S(0) R, - -> P(sum) P(sum) ~cross_entropy");
     CHECK(forward("aten::cross_entropy_loss", "dp=2 tp=4",
-                  {"f32[8, 100, 6] S(2) S(1)", "i64[8, 6] S(1) R", "-"}, reduction(2)) ==
-          "S(2) S(1), S(1) R, - -> P(sum) P(sum) ~cross_entropy");
+                  {"f32[8, 100, 6] S(2) S(1)", "i64[8, 6] S(1) R", "-"},
+                  reduction(2)) == "S(2) S(1), S(1) R, - -> P(sum) P(sum) ~cross_entropy");
     CHECK(forward("aten::cross_entropy_loss", "tp=4", {"f32[100] S(0)", "i64[] R", "-"},
                   reduction(1)) == "S(0), R, - -> P(sum) ~cross_entropy");
   }
 
   TEST_CASE("TargetsMayBeProbabilities") {
     CHECK(forward("aten::cross_entropy_loss", "tp=4",
-                  {"f32[32, 100] S(1)", "f32[32, 100] S(1)", "-"}, reduction(1)) ==
-          "S(1), S(1), - -> P(sum) ~cross_entropy");
+                  {"f32[32, 100] S(1)", "f32[32, 100] S(1)", "-"},
+                  reduction(1)) == "S(1), S(1), - -> P(sum) ~cross_entropy");
   }
 
   TEST_CASE("NegativeLogLikelihoodIsLinear") {
@@ -52,9 +52,10 @@ TEST_SUITE("LossRules") {
   }
 
   TEST_CASE("SizesMustFit") {
-    CHECK(error([] {
-            forward("aten::cross_entropy_loss", "x=2", {"f32[32, 10] R", "i64[31] R", "-"});
-          }).starts_with("[HP-S002] aten::cross_entropy_loss: operand \"arg1\": dim 0 has size 31, "
+    CHECK(
+        error(
+            [] { forward("aten::cross_entropy_loss", "x=2", {"f32[32, 10] R", "i64[31] R", "-"}); })
+            .starts_with("[HP-S002] aten::cross_entropy_loss: operand \"arg1\": dim 0 has size 31, "
                          "self has 32"));
   }
 }

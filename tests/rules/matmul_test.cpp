@@ -71,11 +71,9 @@ TEST_SUITE("MatmulRules") {
     const auto einsum = [](std::string equation, const std::vector<std::string>& operands) {
       return forward("aten::einsum", "x=2", operands, {{"equation", std::move(equation)}});
     };
-    CHECK(einsum("bij,jk->bik", {"{f32[2, 4, 16] S(2); f32[16, 8] R}"}) ==
-          "S(2), S(0) -> P(sum)");
+    CHECK(einsum("bij,jk->bik", {"{f32[2, 4, 16] S(2); f32[16, 8] R}"}) == "S(2), S(0) -> P(sum)");
     // Without "->" the letters that stand once are the result: b and j are summed over.
-    CHECK(einsum("bij, bjk", {"{f32[2, 4, 16] S(0); f32[2, 16, 8] R}"}) ==
-          "S(0), S(0) -> P(sum)");
+    CHECK(einsum("bij, bjk", {"{f32[2, 4, 16] S(0); f32[2, 16, 8] R}"}) == "S(0), S(0) -> P(sum)");
     CHECK(einsum("...i,ij", {"{f32[2, 4, 6] S(1); f32[6, 4] R}"}) == "S(1), R -> S(1)");
     CHECK(einsum("ii->i", {"{f32[6, 6] S(0)}"}) == "R -> R");  // a diagonal
   }

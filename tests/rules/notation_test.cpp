@@ -79,13 +79,14 @@ TEST_SUITE("Notation") {
   TEST_CASE("DimsNamedByAnAttribute") {
     CHECK(lines(made("... d!@dim -> =", {"f32[4, 6, 8]"}, {{"dim", std::int64_t{-2}}})) ==
           "R -> R\nS(0) -> S(0)    d0\nS(2) -> S(2)    d1\n");
-    const auto rule = made("... v@dim, i -> ... i@dim", {"f32[4, 6, 8]", "i64[3]"},
-                           {{"dim", std::int64_t{1}}});
+    const auto rule =
+        made("... v@dim, i -> ... i@dim", {"f32[4, 6, 8]", "i64[3]"}, {{"dim", std::int64_t{1}}});
     CHECK(rule.outputs[0].sizes == Shape{4, 3, 8});
-    const auto kept = made("... d@dim -> ...", {"f32[4, 6]"},
-                           {{"dim", std::int64_t{0}}, {"keepdim", true}});
+    const auto kept =
+        made("... d@dim -> ...", {"f32[4, 6]"}, {{"dim", std::int64_t{0}}, {"keepdim", true}});
     CHECK(kept.outputs[0].sizes == Shape{1, 6});
-    const auto top = made("... d!@dim=-1 -> ... _=k@dim=-1", {"f32[4, 6]"}, {{"k", std::int64_t{2}}});
+    const auto top =
+        made("... d!@dim=-1 -> ... _=k@dim=-1", {"f32[4, 6]"}, {{"k", std::int64_t{2}}});
     CHECK(top.outputs[0].sizes == Shape{4, 2});
   }
 
@@ -94,8 +95,9 @@ TEST_SUITE("Notation") {
           "R R -> R\n"
           "S(0) S(0) -> S(0)    h\n"
           "S(0; segments=3|3|3|3) R -> S(1)    d\n");
-    CHECK(error([] { made("(h d), h -> h d", {"f32[12]", "f32[5]"}); })
-              .starts_with("[HP-S002] example: operand \"arg0\": dim 0 has size 12"));
+    CHECK(error([] {
+            made("(h d), h -> h d", {"f32[12]", "f32[5]"});
+          }).starts_with("[HP-S002] example: operand \"arg0\": dim 0 has size 12"));
   }
 
   TEST_CASE("Options") {

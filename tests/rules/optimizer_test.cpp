@@ -4,8 +4,9 @@ namespace hyper_parallel::rules::test {
 
 TEST_SUITE("ListOpRules") {
   TEST_CASE("EachElementHasItsOwnStrategy") {
-    CHECK(forward("aten::_foreach_add.List", "x=2",
-                  {"{f32[8] S(0); f32[4, 6] S(1); f32[3] R}", "{f32[8] R; f32[4, 6] S(0); f32[3]}"}) ==
+    CHECK(forward(
+              "aten::_foreach_add.List", "x=2",
+              {"{f32[8] S(0); f32[4, 6] S(1); f32[3] R}", "{f32[8] R; f32[4, 6] S(0); f32[3]}"}) ==
           "S(0), S(1), R, S(0), S(1), R -> S(0), S(1), R");
     CHECK(forward("aten::_foreach_mul_.Scalar", "x=2", {"{!f32[8] S(0); !f32[4] P(sum)}"}) ==
           "S(0), P(sum) -> ");

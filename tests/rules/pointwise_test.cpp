@@ -12,8 +12,9 @@ TEST_SUITE("PointwiseRules") {
           "P(sum) P(sum) -> P(sum)\n"
           "P(avg) P(avg) -> P(avg)");
     CHECK(result_sizes("aten::add.Tensor", {"f32[8, 1, 4]", "f32[6, 4]"}) == "[8, 6, 4]");
-    CHECK(error([] { forward("aten::add.Tensor", "x=2", {"f32[8] R", "f32[6] R"}); })
-              .starts_with("[HP-S002] aten::add.Tensor: operand \"arg1\": dim 0 has size 6"));
+    CHECK(error([] {
+            forward("aten::add.Tensor", "x=2", {"f32[8] R", "f32[6] R"});
+          }).starts_with("[HP-S002] aten::add.Tensor: operand \"arg1\": dim 0 has size 6"));
   }
 
   TEST_CASE("EachWordOfTheFamily") {
@@ -34,8 +35,7 @@ TEST_SUITE("PointwiseRules") {
     CHECK(last("aten::addcmul", three) ==
           "\nP(sum) P(sum) R -> P(sum)\nP(sum) R P(sum) -> P(sum)"
           "\nP(avg) P(avg) R -> P(avg)\nP(avg) R P(avg) -> P(avg)");
-    CHECK(last("aten::addcdiv", three) ==
-          "\nP(sum) P(sum) R -> P(sum)\nP(avg) P(avg) R -> P(avg)");
+    CHECK(last("aten::addcdiv", three) == "\nP(sum) P(sum) R -> P(sum)\nP(avg) P(avg) R -> P(avg)");
     CHECK(last("aten::where.ScalarOther", {"bool[8]", "f32[8]"}, {{"other", std::int64_t{0}}})
               .starts_with("\nR P(sum) -> P(sum)"));
     CHECK(last("aten::where.ScalarOther", {"bool[8]", "f32[8]"}, {{"other", 2.0}}).empty());

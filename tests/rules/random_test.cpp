@@ -26,8 +26,9 @@ TEST_SUITE("RandomRules") {
     CHECK(forward("aten::uniform_", "x=2", {"!f32[8, 6] S(1)"}) == "S(1) -> S(1)");
     CHECK(forward("aten::rand_like", "x=2", {"f32[8, 6] P(sum)"}) == "P(sum) -> R");
     CHECK(draws("aten::normal_", "!f32[8] R"));
-    CHECK(error([] { forward("aten::uniform_", "x=2", {"!f32[8] P(sum)"}); })
-              .starts_with("[HP-S030] aten::uniform_"));
+    CHECK(error([] {
+            forward("aten::uniform_", "x=2", {"!f32[8] P(sum)"});
+          }).starts_with("[HP-S030] aten::uniform_"));
     CHECK(forward("aten::bernoulli", "x=2", {"f32[8] P(sum)"}) == "R -> R");
   }
 

@@ -59,8 +59,9 @@ TEST_SUITE("ReductionRules") {
   }
 
   TEST_CASE("BadDimsAreNamed") {
-    CHECK(error([] { forward("aten::sum.dim_IntList", "x=2", {"f32[4] R"}, over({0, 0})); })
-              .starts_with("[HP-S004] aten::sum.dim_IntList: a dim is listed twice"));
+    CHECK(error([] {
+            forward("aten::sum.dim_IntList", "x=2", {"f32[4] R"}, over({0, 0}));
+          }).starts_with("[HP-S004] aten::sum.dim_IntList: a dim is listed twice"));
   }
 }
 

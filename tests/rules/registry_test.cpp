@@ -49,8 +49,9 @@ TEST_SUITE("Registry") {
   }
 
   TEST_CASE("AttributesAreTyped") {
-    const Call c = call("op", "x=2", {}, {{"i", std::int64_t{3}}, {"l", Ints{1, 2}}, {"b", true},
-                                          {"none", std::monostate{}}});
+    const Call c =
+        call("op", "x=2", {},
+             {{"i", std::int64_t{3}}, {"l", Ints{1, 2}}, {"b", true}, {"none", std::monostate{}}});
     CHECK(c.integer("i", 0) == 3);
     CHECK(c.integer("none", 7) == 7);
     CHECK(c.integers("l") == Ints{1, 2});

@@ -17,8 +17,9 @@ TEST_SUITE("ReorderRules") {
     CHECK(forward("aten::mT", "a=2 b=2", x) == "S(0) S(2) -> S(0) S(3)");
     CHECK(forward("aten::t", "a=2", {"f32[4] S(0)"}) == "S(0) -> S(0)");
     CHECK(forward("aten::alias", "a=2 b=2", x) == "S(0) S(2) -> S(0) S(2)");
-    CHECK(error([&] { forward("aten::permute", "a=2 b=2", x, {{"dims", Ints{0, 0, 1, 2}}}); })
-              .starts_with("[HP-S004] aten::permute: dims are no permutation"));
+    CHECK(error([&] {
+            forward("aten::permute", "a=2 b=2", x, {{"dims", Ints{0, 0, 1, 2}}});
+          }).starts_with("[HP-S004] aten::permute: dims are no permutation"));
   }
 
   TEST_CASE("UnsqueezeAndSqueeze") {
@@ -31,8 +32,7 @@ TEST_SUITE("ReorderRules") {
           "S(0) -> S(0) ~squeeze");
     CHECK(forward("aten::squeeze", "a=2", {"f32[2, 1, 6] S(0)"}) == "S(0) -> S(0) ~squeeze");
     CHECK(result_sizes("aten::squeeze", {"f32[1, 2, 1]"}) == "[2]");
-    CHECK(result_sizes("aten::squeeze.dims", {"f32[1, 2, 1]"}, {{"dim", Ints{0, 1}}}) ==
-          "[2, 1]");
+    CHECK(result_sizes("aten::squeeze.dims", {"f32[1, 2, 1]"}, {{"dim", Ints{0, 1}}}) == "[2, 1]");
   }
 
   TEST_CASE("ExpandedDimsAreNotOnTheOperand") {

@@ -43,8 +43,8 @@ TEST_SUITE("ReverseInference") {
 
   TEST_CASE("TheLargestResultSpeaks") {
     CHECK(backward("aten::native_layer_norm", "x=2", {"f32[8, 4, 16] R", "-", "-"},
-                   {"S(0)", "S(1)", "-"}, {{"normalized_shape", Ints{16}}}) ==
-          "S(0), -, - -> S(0), S(0), S(0)");
+                   {"S(0)", "S(1)", "-"},
+                   {{"normalized_shape", Ints{16}}}) == "S(0), -, - -> S(0), S(0), S(0)");
   }
 
   TEST_CASE("ImpossibleResultsAreRefused") {
@@ -53,8 +53,9 @@ TEST_SUITE("ReverseInference") {
           "  result 0  [8] on x=2: P(sum)\n"
           "  why       no strategy makes the result P(sum) on axis x\n"
           "  try       ask for another layout and redistribute the result");
-    CHECK(error([] { backward("aten::relu", "x=2", {"f32[8] R"}, {}); })
-              .starts_with("[HP-S033] aten::relu: wrong number of result layouts"));
+    CHECK(error([] {
+            backward("aten::relu", "x=2", {"f32[8] R"}, {});
+          }).starts_with("[HP-S033] aten::relu: wrong number of result layouts"));
     CHECK(error([] {
             backward("aten::_foreach_add.Scalar", "x=2", {"{f32[8] R}"}, {"S(0)"});
           }).starts_with("[HP-S035]"));

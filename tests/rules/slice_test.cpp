@@ -67,11 +67,13 @@ TEST_SUITE("SliceRules") {
 
   TEST_CASE("WindowsAndDiagonals") {
     CHECK(result_sizes("aten::unfold", {"f32[4, 9]"},
-                       {{"dimension", std::int64_t{1}}, {"size", std::int64_t{3}}, {"step", std::int64_t{2}}}) ==
-          "[4, 4, 3]");
+                       {{"dimension", std::int64_t{1}},
+                        {"size", std::int64_t{3}},
+                        {"step", std::int64_t{2}}}) == "[4, 4, 3]");
     CHECK(result_sizes("aten::diagonal", {"f32[4, 6, 5]"},
-                       {{"offset", std::int64_t{1}}, {"dim1", std::int64_t{0}}, {"dim2", std::int64_t{2}}}) ==
-          "[6, 4]");
+                       {{"offset", std::int64_t{1}},
+                        {"dim1", std::int64_t{0}},
+                        {"dim2", std::int64_t{2}}}) == "[6, 4]");
     CHECK(forward("aten::as_strided", "x=2", {"f32[4, 6] S(0)"}, {{"size", Ints{2, 3}}}) ==
           "R -> R");
   }

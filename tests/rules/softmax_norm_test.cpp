@@ -19,8 +19,9 @@ TEST_SUITE("SoftmaxAndNormRules") {
     CHECK(forward("aten::softmax.int", "x=2", {"f32[4, 600] P(sum)"}, dim(1)) == "R -> R");
     CHECK(forward("aten::_softmax_backward_data", "x=2", {"f32[4, 6] S(1)", "f32[4, 6] S(1)"},
                   dim(1)) == "R, R -> R");
-    CHECK(error([] { forward("aten::softmax.int", "x=2", {"f32[4, 6] R"}, dim(2)); })
-              .starts_with("[HP-S004] aten::softmax.int: dim 2 is out of range"));
+    CHECK(error([] {
+            forward("aten::softmax.int", "x=2", {"f32[4, 6] R"}, dim(2));
+          }).starts_with("[HP-S004] aten::softmax.int: dim 2 is out of range"));
   }
 
   TEST_CASE("NormsPassLeadingDims") {
@@ -39,10 +40,9 @@ TEST_SUITE("SoftmaxAndNormRules") {
     CHECK(forward("aten::rms_norm", "tp=4", {"f32[2, 16, 64] S(2)", "-"}, kRow) ==
           "S(2), - -> S(2) ~rms_norm");
     CHECK(forward("aten::native_layer_norm", "tp=4",
-                  {"f32[2, 16, 64] S(2)", "f32[64] R", "f32[64] R"}, kRow) ==
-          "R, R, R -> R, R, R");
-    CHECK(result_sizes("aten::native_layer_norm", {"f32[2, 16, 64]", "f32[64]", "f32[64]"},
-                       kRow) == "[2, 16, 64] [2, 16, 1] [2, 16, 1]");
+                  {"f32[2, 16, 64] S(2)", "f32[64] R", "f32[64] R"}, kRow) == "R, R, R -> R, R, R");
+    CHECK(result_sizes("aten::native_layer_norm", {"f32[2, 16, 64]", "f32[64]", "f32[64]"}, kRow) ==
+          "[2, 16, 64] [2, 16, 1] [2, 16, 1]");
   }
 
   TEST_CASE("GroupAndBatchNorm") {
@@ -58,10 +58,9 @@ TEST_SUITE("SoftmaxAndNormRules") {
   }
 
   TEST_CASE("ShapesMustFit") {
-    CHECK(error([] {
-            forward("aten::layer_norm", "x=2", {"f32[2, 32] R", "-", "-"}, kRow);
-          }).starts_with("[HP-S002] aten::layer_norm: operand \"arg0\": dim 1 has size 32, "
-                         "normalized_shape has 64"));
+    CHECK(error([] { forward("aten::layer_norm", "x=2", {"f32[2, 32] R", "-", "-"}, kRow); })
+              .starts_with("[HP-S002] aten::layer_norm: operand \"arg0\": dim 1 has size 32, "
+                           "normalized_shape has 64"));
   }
 }
 

@@ -13,8 +13,7 @@ TEST_SUITE("ViewRules") {
   TEST_CASE("SizesMayLeaveOneOpen") {
     CHECK(result_sizes("aten::view", {"f32[2, 16, 64]"}, {{"size", Ints{2, 16, -1, 16}}}) ==
           "[2, 16, 4, 16]");
-    CHECK(result_sizes("aten::reshape", {"f32[0, 4]"}, {{"shape", Ints{0, 2, 2}}}) ==
-          "[0, 2, 2]");
+    CHECK(result_sizes("aten::reshape", {"f32[0, 4]"}, {{"shape", Ints{0, 2, 2}}}) == "[0, 2, 2]");
     CHECK(error([] { view("f32[2, 16] R", {3, -1}); }) ==
           "[HP-S008] aten::view: the sizes do not hold the same number of elements\n"
           "  from  f32[2, 16]\n"
@@ -67,7 +66,7 @@ TEST_SUITE("ViewRules") {
   }
 
   TEST_CASE("ShapesThatDoNotNestShareWhatTheyCan") {
-    CHECK(view("f32[6, 4] S(0)", {4, 6}) == "S(0) -> S(0)");       // a common factor 2
+    CHECK(view("f32[6, 4] S(0)", {4, 6}) == "S(0) -> S(0)");  // a common factor 2
     CHECK(view("f32[3, 4] S(0)", {4, 3}) == "R -> R");
     CHECK(view("f32[4, 6, 5] S(0)", {8, 15}) == "S(0) -> S(0)");
     CHECK(view("f32[4, 6, 5] S(2)", {8, 15}) == "S(2) -> S(1; segments=5|5|5)");
