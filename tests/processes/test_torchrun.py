@@ -67,3 +67,20 @@ def test_processes_without_python():
         "rank 2 of 4: 10 4",
         "rank 3 of 4: 10 6",
     ]
+
+
+def test_a_step_traces_into_local_ops_and_collectives():
+    assert torchrun(4, HERE / "trace_program.py").count("traced") == 4
+
+
+def test_the_example_runs_under_torchrun(tmp_path):
+    output = torchrun(
+        4,
+        ROOT / "examples" / "train_qwen3.py",
+        "--steps=2",
+        "--layers=1",
+        "--length=16",
+        f"--html={tmp_path / 'page.html'}",
+    )
+    assert "\nPASS loss_diff=" in output
+    assert "<svg" in (tmp_path / "page.html").read_text()

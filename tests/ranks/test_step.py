@@ -1,12 +1,12 @@
-"""Whole steps: Megatron's collectives, tracing, accumulation, mixed precision, checkpointing."""
+"""Whole steps: Megatron's collectives, accumulation, mixed precision, checkpointing."""
 
 import copy
 import sys
 from pathlib import Path
 
 import pytest
+import test_parity as parity
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 
 import hyper_parallel as hp
 
@@ -69,36 +69,6 @@ def test_embedding_head_and_loss(models, ids):
     assert report.count(phase="backward", axes=("dp", "tp")) == 1
 
 
-def test_a_step_traces_into_local_ops_and_collectives(models, ids):
-    def fn():
-        model = hp.shard_module(copy.deepcopy(models[1]), qwen.PLAN)
-        parameters = list(model.parameters())
-
-        def step(ids):
-            with KeepFloat64():
-                loss = model(input_ids=ids, labels=ids).loss
-            loss.backward()
-            grads = [p.grad.to_local() for p in parameters]
-            return [loss.full_tensor().detach(), *grads]
-
-        want = step(ids)
-        for p in parameters:
-            p.grad = None
-        graph = make_fx(step)(ids)
-        for p in parameters:
-            p.grad = None
-        names = {str(n.target) for n in graph.graph.nodes if n.op == "call_function"}
-        got = graph(ids)
-        equal = all(torch.allclose(a, b, rtol=0, atol=1e-12) for a, b in zip(got, want, strict=True))
-        return names, equal
-
-    for names, equal in hp.run_local(fn, 4):
-        assert equal
-        namespaces = {n.split(".")[0] for n in names}
-        assert namespaces <= {"aten", "_c10d_functional"}, namespaces
-        assert "_c10d_functional.all_reduce.default" in names
-
-
 def accumulate(model, batches, sync_last_only):
     for i, batch in enumerate(batches):
         last = i == len(batches) - 1
@@ -154,22 +124,24 @@ def test_mixed_precision(models, ids):
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_activation_checkpointing(models, ids, reentrant):
-    plain = copy.deepcopy(models[2])
-    with KeepFloat64():
-        plain(input_ids=ids, labels=ids).loss.backward()
+def test_activation_checkpointing(reentrant):
+    torch.manual_seed(0)
+    model, plan = parity.gpt2("sdpa")  # casts nothing inside its blocks, so all is float64
+    model = model.double().train()
+    ids, labels = parity.tokens()
+    want_loss, want = parity.gradients(copy.deepcopy(model), ids, labels)
 
     def fn():
-        model = copy.deepcopy(models[2]).train()
-        model.gradient_checkpointing_enable({"use_reentrant": reentrant})
-        model = hp.shard_module(model, qwen.PLAN)
-        with KeepFloat64():  # covers the backward too, where parts are computed again
-            model(input_ids=ids, labels=ids).loss.backward()
-        return {n: p.grad.full_tensor() for n, p in model.named_parameters()}
+        ours = copy.deepcopy(model)
+        ours.gradient_checkpointing_enable({"use_reentrant": reentrant})
+        ours = parity.sharded(ours, plan, parity.MESHES["dp2xtp2"], ("input_ids", "labels"))
+        loss, grads = parity.gradients(ours, ids, labels)
+        return loss.full_tensor(), {n: g.full_tensor() for n, g in grads.items()}
 
-    for grads in hp.run_local(fn, 4):
-        for name, p in plain.named_parameters():
-            torch.testing.assert_close(grads[name], p.grad, rtol=1e-11, atol=1e-13)
+    for loss, grads in hp.run_local(fn, 4):
+        assert abs((loss - want_loss).item()) < parity.BOUND
+        for name, grad in grads.items():
+            torch.testing.assert_close(grad, want[name], rtol=1e-11, atol=1e-13)
 
 
 def test_dropout_draws_what_one_device_draws():
