@@ -46,6 +46,16 @@ def stop_record() -> list[dict[str, Any]]: ...
 
 # Rules
 def rule_rows() -> list[tuple[str, str]]: ...
+def verify(
+    cases: list[dict[str, Any]],
+    sizes: Sequence[int],
+    dispatch: bool = True,
+    missing: bool = True,
+    seed: int = 0,
+    most_choices: int = ...,
+    most_layouts: int = ...,
+    most_trials: int = ...,
+) -> dict[str, Any]: ...
 def find_rule(op: str) -> str | None: ...
 
 # Ranks

@@ -4,7 +4,7 @@ import time
 
 import pytest
 import torch
-from support import functional, group_name, on_ranks, refused
+from ranks_support import functional, group_name, on_ranks, refused
 from torch import nn
 
 import hyper_parallel as hp
@@ -123,7 +123,7 @@ def test_a_part_that_does_not_fit():
     part = torch.ones(3 + hp.rank())
     text = refused(UsageError, "HP-D022", DTensor.from_local, part, LINE, ("tp",))
     assert "global" in text or "expected" in text
-    refused(UsageError, "HP-D022", DTensor.from_local, part, LINE, ("tp",), shape=(8,))
+    refused(UsageError, "HP-D022", DTensor.from_local, part, LINE, ("tp",), shape=(20,))
     refused(UsageError, "HP-D021", DTensor.from_local, put((4,), LINE("tp")), LINE, ("tp",))
     refused(UsageError, "HP-D040", put((4,), LINE("tp")).redistribute)
 
@@ -149,8 +149,7 @@ def test_in_place_that_would_need_another_layout():
     p = DTensor.from_local(torch.ones(4, 4), LINE, [Partial()])
     with pytest.raises(UnsupportedError) as caught:
         p.relu_()
-    assert caught.value.code == "HP-D012"
-    assert "out-of-place" in str(caught.value)
+    assert caught.value.code in ("HP-D012", "HP-S030") and "aten::relu_" in str(caught.value)
     assert p.full_tensor().tolist() == [[2.0] * 4] * 4
     x.add_(y)  # the other operand moves instead
     assert torch.equal(x.full_tensor(), before + 1) and x.placements == (Shard(0),)

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 import torch
-from support import on_ranks, refused
+from ranks_support import on_ranks, refused
 from torch import nn
 
 import hyper_parallel as hp

@@ -1,7 +1,7 @@
 """Values and gradients of a step, pending sums, settings, and reports of collectives."""
 
 import torch
-from support import on_ranks, refused
+from ranks_support import on_ranks, refused
 from torch import nn
 
 import hyper_parallel as hp
@@ -209,7 +209,7 @@ def test_policy_holds_in_a_block_or_from_now_on():
     hp.policy("strict")
     assert _torch.policy() == "strict"
     hp.policy("auto")
-    assert "auto, strict" in refused(UsageError, "HP-D030", hp.policy, "lenient")
+    assert "auto, strict" in refused(UsageError, "HP-D032", hp.policy, "lenient")
 
 
 # ---- Reports -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from collections import namedtuple
 from dataclasses import dataclass
 
 import torch
-from support import on_ranks, refused
+from ranks_support import on_ranks, refused
 from torch import nn
 
 import hyper_parallel as hp
