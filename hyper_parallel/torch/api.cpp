@@ -62,8 +62,10 @@ at::Tensor distribute_tensor(const at::Tensor& tensor, const Layout* layout,
       value = torch_layer::broadcast(value, layout->mesh(), *source_rank);
     }
     const at::Tensor part = torch_layer::move(value, whole, layout, tensor.sizes());
-    // A part that aliases the caller's tensor would change with it.
-    value = part.is_same(value) || part.is_alias_of(tensor) ? part.clone() : part;
+    // A part that aliases the caller's tensor would change with it. Wrappers of torch.func have no
+    // storage to compare.
+    const bool apart = part.has_storage() && !part.is_same(value) && !part.is_alias_of(tensor);
+    value = apart ? part : part.clone();
   }
   at::Tensor out = torch_layer::wrap(value, layout, tensor.sizes());
   if (tensor.requires_grad()) out.set_requires_grad(true);

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include "hyper_parallel/torch/cause.h"
+#include "hyper_parallel/torch/of_rank.h"
 #include "hyper_parallel/torch/redistribute.h"
 
 namespace hyper_parallel::torch_layer {
@@ -15,7 +16,9 @@ struct Record {
   CommObserver observer;
 };
 
-thread_local std::unique_ptr<Record> record;
+std::unique_ptr<Record>& current_record() {
+  return of_rank<std::unique_ptr<Record>, Record>();
+}
 
 CommRow make_row(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
                  const TensorMeta& meta, double bytes) {
@@ -44,23 +47,27 @@ void add(const plan::Step& step, const TensorMeta& meta, bool backward, int join
   row.joined = joined;
   row.from = step.before->to_string();
   row.to = step.after->to_string();
-  record->rows.push_back(std::move(row));
+  current_record()->rows.push_back(std::move(row));
 }
 
 }  // namespace
 
 void note_collective(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
                      const TensorMeta& local, double bytes) {
-  if (record) record->rows.push_back(make_row(kind, mesh, axes, local, bytes));
+  if (auto& record = current_record()) {
+    record->rows.push_back(make_row(kind, mesh, axes, local, bytes));
+  }
 }
 
 void start_record() {
+  auto& record = current_record();
   record = std::make_unique<Record>();
   record->observer = add;
   set_comm_observer(&record->observer);
 }
 
 std::vector<CommRow> stop_record() {
+  auto& record = current_record();
   if (!record) return {};
   set_comm_observer(nullptr);
   std::vector<CommRow> rows = std::move(record->rows);

@@ -24,12 +24,12 @@ struct CommRow {
   int joined = 0;  // rows of one number, if not 0, are one collective
 };
 
-/// Add a collective that is no step of a plan to the record of this thread, if there is one.
+/// Add a collective that is no step of a plan to the record of this rank, if there is one.
 /// `local`: what this rank gives; `bytes`: what it sends.
 void note_collective(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
                      const TensorMeta& local, double bytes);
 
-/// Record the collectives of the calling thread from now on. Records do not nest: starting again
+/// Record the collectives of the calling rank from now on. Records do not nest: starting again
 /// starts anew.
 void start_record();
 

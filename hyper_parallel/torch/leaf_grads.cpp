@@ -15,12 +15,16 @@
 #include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/cause.h"
 #include "hyper_parallel/torch/coordinate.h"
+#include "hyper_parallel/torch/of_rank.h"
 #include "hyper_parallel/torch/redistribute.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
 
-thread_local bool sync_enabled = true;
+struct Sync {
+  bool enabled = true;
+};
+bool& sync_enabled() { return of_rank<Sync, Sync>().enabled; }
 
 struct Pending {
   std::vector<at::Tensor> leaves;  // in the order in which their gradients came
@@ -75,8 +79,8 @@ void reopen(at::Tensor& grad, const Layout* partial) {
 
 }  // namespace
 
-bool grad_sync_enabled() { return sync_enabled; }
-void set_grad_sync_enabled(bool enabled) { sync_enabled = enabled; }
+bool grad_sync_enabled() { return sync_enabled(); }
+void set_grad_sync_enabled(bool enabled) { sync_enabled() = enabled; }
 
 void expect_leaf_grad(const at::Tensor& leaf) {
   const Layout* partial = impl_of(leaf)->layout()->dual();
@@ -85,7 +89,7 @@ void expect_leaf_grad(const at::Tensor& leaf) {
       impl_of(grad)->layout() == impl_of(leaf)->layout() && !at::GradMode::is_enabled()) {
     reopen(grad, partial);
   }
-  if (!sync_enabled) return;
+  if (!sync_enabled()) return;
   const int pass = torch::autograd::get_current_graph_task_id();
   bool first = false;
   {

@@ -9,7 +9,7 @@ namespace hyper_parallel::torch_layer {
 /// own layout. Called by the up node of a leaf, inside a backward pass.
 void expect_leaf_grad(const at::Tensor& leaf);
 
-/// While false (this thread), gradients stay typed P and are added up; the next backward pass
+/// While false (this rank), gradients stay typed P and are added up; the next backward pass
 /// outside finishes them.
 bool grad_sync_enabled();
 void set_grad_sync_enabled(bool enabled);

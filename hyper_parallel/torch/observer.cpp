@@ -1,10 +1,14 @@
 #include "hyper_parallel/torch/observer.h"
 
+#include <utility>
+
+#include "hyper_parallel/torch/of_rank.h"
+
 namespace hyper_parallel::torch_layer {
 
 const CommObserver*& comm_observer() {
-  thread_local const CommObserver* observer = nullptr;
-  return observer;
+  struct Tag;
+  return of_rank<const CommObserver*, Tag>();
 }
 
 const CommObserver* set_comm_observer(const CommObserver* observer) {

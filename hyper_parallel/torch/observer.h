@@ -4,7 +4,7 @@
 
 namespace hyper_parallel::torch_layer {
 
-/// The observer of this thread, null for none.
+/// The observer of this rank, null for none.
 const CommObserver*& comm_observer();
 
 /// Tell the observer, if there is one.

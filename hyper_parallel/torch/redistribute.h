@@ -33,12 +33,12 @@ std::vector<at::Tensor> execute_coalesced(
     const std::vector<std::shared_ptr<const plan::Plan>>& plans,
     const std::vector<at::Tensor>& locals, bool backward = false);
 
-/// Told of every step that the calling thread runs, before it runs. `joined`: steps of one number,
+/// Told of every step that the calling rank runs, before it runs. `joined`: steps of one number,
 /// if not 0, are one collective.
 using CommObserver = std::function<void(const plan::Step& step, const TensorMeta& meta,
                                         bool backward, int joined)>;
 
-/// Set the observer of the calling thread, null for none; returns the one before. Not owned.
+/// Set the observer of the calling rank, null for none; returns the one before. Not owned.
 const CommObserver* set_comm_observer(const CommObserver* observer);
 
 }  // namespace hyper_parallel::torch_layer

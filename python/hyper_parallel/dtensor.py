@@ -147,9 +147,11 @@ class DTensor(torch.Tensor):
         if layout is None and placements is None and is_layout_spec(device_mesh):
             layout, device_mesh = device_mesh, None
         if layout is not None:
-            target = resolve_layout(layout, None if _has_mesh(layout) else self._mesh, self.dim())
+            target = resolve_layout(
+                layout, None if _has_mesh(layout) else self._own_mesh, self.dim()
+            )
         elif placements is not None:
-            mesh = self._mesh if device_mesh is None else device_mesh
+            mesh = self._own_mesh if device_mesh is None else device_mesh
             if device_mesh is None and _has_mesh(placements):
                 mesh = None
             target = layout_of_arguments(mesh, placements, self.dim())
@@ -164,7 +166,7 @@ class DTensor(torch.Tensor):
         return _torch.reduce_partial(self)
 
     @property
-    def _mesh(self) -> Any:
+    def _own_mesh(self) -> Any:
         return _torch.layout(self).mesh
 
     # ---- Gradients -------------------------------------------------------------------------

@@ -55,14 +55,15 @@ def parallelize_value_and_grad(
         _check_weight(weight, i)
     _check_sens(sens)
 
-    @functools.wraps(fn)
     def value_and_grad(*args: Any, **kwargs: Any) -> tuple[Any, list[torch.Tensor]]:
         with torch.enable_grad():
             outputs = fn(*args, **kwargs)
         starts = [(output, weight) for output, weight in _weighted(outputs, sens) if weight != 0]
         return outputs, _gradients(starts, leaves)
 
-    return value_and_grad
+    if isinstance(fn, torch.nn.Module):
+        return value_and_grad
+    return functools.wraps(fn)(value_and_grad)
 
 
 def _check_weight(weight: Any, place: int) -> None:

@@ -136,6 +136,27 @@ class Layout:
         made = layout.with_axis(number, _partial(reduce_op))
         return self._new(self._mesh, layout=made, entries=self._entries)
 
+    def with_segments(self, dim: int, *sizes: int) -> Layout:
+        """Make this layout with ``dim`` a row of parts of these sizes, each cut on its own.
+
+        For fused weights: with ``layout("tp", "None").with_segments(0, 64, 32, 32)`` a rank holds
+        its piece of q, of k and of v.
+
+        Raises:
+            UsageError: ``dim`` is not cut.
+        """
+        layout = self._need_layout()
+        splits = [[s.dim, s.axes, s.block, s.segments] for s in layout.splits]
+        for split in splits:
+            if split[0] == dim:
+                split[3] = list(sizes)
+                break
+        else:
+            raise usage_error("HP-L030", f"dim {dim} is not cut, so it has no parts", layout=self)
+        partials = [p.reduce_op if p.is_partial() else None for p in layout.placements]
+        made = Layout_.of_splits(self._mesh, [tuple(split) for split in splits], partials)
+        return self._new(self._mesh, layout=made, entries=self._entries)
+
     @property
     def configured(self) -> bool:
         """Whether it says how a tensor lies, or is a mesh only."""
@@ -286,7 +307,8 @@ class Layout:
         mesh += ")"
         if not self.configured:
             return mesh
-        if self._entries is not None and not self.has_partial:
+        plain = not self.has_partial and "=" not in str(self._layout or "")
+        if self._entries is not None and plain:
             return mesh + f"({', '.join(repr(entry) for entry in self.alias_tensor_map)})"
         if self._placements is not None:
             return mesh + f"({', '.join(repr(p) for p in self._placements)})"

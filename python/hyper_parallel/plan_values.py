@@ -103,7 +103,10 @@ def apply_spec(value: Any, spec: Any, mesh: Mesh, where: str) -> Any:
             return apply_spec(value, spec[0], mesh, where)
         raise _count_error(where, 1, len(spec))
     if isinstance(value, Mapping) or dataclasses.is_dataclass(value):
-        return _apply_names(value, dict(zip(_fields(value), spec, strict=False)), mesh, where)
+        fields = _fields(value)
+        if len(spec) > len(fields):
+            raise _count_error(where, len(fields), len(spec))
+        return _apply_names(value, dict(zip(fields, spec, strict=False)), mesh, where)
     if not isinstance(value, (list, tuple)):
         raise usage_error(
             "HP-P004",

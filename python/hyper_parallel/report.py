@@ -134,7 +134,7 @@ class CommReport:
                 row.kind,
                 " ".join(row.axes),
                 str(row.ranks),
-                f"{row.tensor} {row.source} -> {row.target}",
+                _moved(row),
                 f"{row.bytes:,}",
                 row.op,
                 row.reason,
@@ -176,7 +176,7 @@ class Explanation(CommReport):
             (
                 row.phase,
                 f"{row.kind} over {' '.join(row.axes)}",
-                f"{row.tensor} {row.source} -> {row.target}",
+                _moved(row),
                 f"{row.bytes:,} bytes",
                 _cause(row),
             )
@@ -225,6 +225,10 @@ def _collect() -> None:
     rows = [CommRow(**{**row, "bytes": round(row["bytes"])}) for row in _torch.stop_record()]
     for report in _recording():
         report._rows += rows
+
+
+def _moved(row: CommRow) -> str:
+    return f"{row.tensor} {row.source} -> {row.target}" if row.source else row.tensor
 
 
 def _cause(row: CommRow) -> str:

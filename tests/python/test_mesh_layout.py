@@ -167,6 +167,14 @@ def test_an_axis_of_one_rank_keeps_its_name_in_the_map():
     assert str(layout) == "dp=1 tp=2: R S(1)"
 
 
+def test_parts_of_a_dim_may_be_cut_each_on_its_own():
+    layout = LAYOUT("mp", "None").with_segments(0, 8, 4, 4)
+    assert str(layout) == "dp=2 mp=4: R S(0; segments=8|4|4)"
+    assert Layout.parse(str(layout)) == layout == eval(repr(layout)) != LAYOUT("mp", "None")
+    assert layout.resolve(2).local_shape([16, 3], [0, 1]) == [4, 3]
+    refused("HP-L030", LAYOUT("mp", "None").with_segments, 1, 2, 2)
+
+
 def test_bad_layouts_are_refused():
     assert "dp, mp" in refused("HP-M010", LAYOUT, "pp")
     assert '"dp" is used twice' in refused("HP-L002", LAYOUT, "dp", "dp")

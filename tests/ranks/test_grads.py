@@ -301,3 +301,25 @@ def test_strict_refuses_what_auto_runs_whole():
     x = hp.distribute_tensor(value(4, 4), line("tp", "None"))
     with hp.policy("strict"):
         refused(UnsupportedError, "HP-D010", torch.linalg.eigvals, x)
+
+
+@on_ranks(2)
+def test_settings_of_gradients_belong_to_a_rank():
+    from hyper_parallel import _torch
+
+    if hp.rank() == 0:
+        with hp.no_grad_sync():
+            hp.distribute_tensor(value(2), Layout((2,), ("tp",))("tp")).full_tensor()
+    else:
+        hp.distribute_tensor(value(2), Layout((2,), ("tp",))("tp")).full_tensor()
+        assert _torch.set_grad_sync(True)
+
+
+def test_outside_run_local_settings_hold_for_all_threads():
+    """The engine runs backward passes of a device on threads of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from hyper_parallel import _torch
+
+    with hp.no_grad_sync(), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(_torch.set_grad_sync, False).result() is False
