@@ -146,28 +146,19 @@ class DTensor(torch.Tensor):
         """
         if layout is None and placements is None and is_layout_spec(device_mesh):
             layout, device_mesh = device_mesh, None
-        if layout is not None:
-            target = resolve_layout(
-                layout, None if _has_mesh(layout) else self._own_mesh, self.dim()
-            )
-        elif placements is not None:
-            mesh = self._own_mesh if device_mesh is None else device_mesh
-            if device_mesh is None and _has_mesh(placements):
-                mesh = None
-            target = layout_of_arguments(mesh, placements, self.dim())
-        else:
+        elif layout is None:
+            layout = placements
+        if layout is None:
             raise usage_error(
                 "HP-D040", "redistribute: no target", hint="redistribute(placements=[...])"
             )
-        return _torch.redistribute(self, target)
+        if device_mesh is None and not isinstance(layout, (Layout, Layout_)):
+            device_mesh = _torch.layout(self).mesh
+        return _torch.redistribute(self, layout_of_arguments(device_mesh, layout, self.dim()))
 
     def reduce_partial(self) -> DTensor:
         """Do all pending reductions: P becomes R."""
         return _torch.reduce_partial(self)
-
-    @property
-    def _own_mesh(self) -> Any:
-        return _torch.layout(self).mesh
 
     # ---- Gradients -------------------------------------------------------------------------
 
@@ -381,10 +372,6 @@ def _gradient_layout(placements: Any, layout: Layout_, ndim: int) -> Layout_ | N
     if placements is None:
         return None
     return resolve_layout(placements, layout.mesh, ndim)
-
-
-def _has_mesh(value: Any) -> bool:
-    return isinstance(value, (Layout, Layout_))
 
 
 def _same_on_copies(local: torch.Tensor, layout: Layout_) -> torch.Tensor:
