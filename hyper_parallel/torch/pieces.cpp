@@ -211,12 +211,6 @@ at::Tensor pad_to(const at::Tensor& x, const Shape& shape) {
   return at::constant_pad_nd(x, amounts, 0);
 }
 
-std::int64_t Pieces::numel() const {
-  std::int64_t out = 0;
-  for (const Shape& shape : shapes) out += product(shape);
-  return out;
-}
-
 Pieces pieces_of(Shape tensor, std::vector<Region> places,
                  const std::vector<std::int64_t>& group_sizes,
                  const std::vector<std::vector<int>>& split_axes) {
