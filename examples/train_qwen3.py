@@ -24,6 +24,7 @@ import time
 
 import report_html
 import torch
+from float64 import KeepFloat64
 from tqdm import tqdm
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -48,7 +49,10 @@ PLAN = {
         "model.layers.*.mlp.down_proj.weight": COLUMNS,
         "lm_head.weight": ROWS,
     },
-    "forward": {"input": {"input_ids": BATCH, "labels": BATCH}},
+    "forward": {
+        "input": {"input_ids": BATCH, "labels": BATCH},
+        "model.embed_tokens.output": TOKENS,
+    },
 }
 
 # Sequence parallelism: between the blocks the sequence is split over tp.
@@ -100,7 +104,8 @@ def train(model, batches, progress):
     losses, first_grads, seconds = [], {}, []
     for ids in batches:
         begin = time.perf_counter()
-        loss = model(input_ids=ids, labels=ids).loss
+        with KeepFloat64():  # the model's own casts to float32 would hide differences below 1e-7
+            loss = model(input_ids=ids, labels=ids).loss
         loss.backward()
         if not first_grads:
             first_grads = {n: whole(p.grad).clone() for n, p in model.named_parameters()}

@@ -1,7 +1,7 @@
 // Convolutions and pooling: batch and channels. Space must be whole (no halo yet).
 //
 // convN(input [n, ci, ...] or [ci, ...], weight [co, ci / groups, ...], bias? [co]). Where groups is 1, co
-// passes and ci is summed over. Depthwise (ci = co = groups): the channels pass, with groups rewritten.
+// passes and ci is summed over, both not empty on any rank. Depthwise (ci = co = groups): the channels pass, with groups rewritten.
 // Other groups keep their channels whole.
 
 #include <algorithm>
@@ -32,6 +32,9 @@ std::vector<int> lead_factors(ConcreteRule& rule, const Call& call, std::size_t 
   std::vector<int> factors = spread(rule, 0);
   for (std::size_t d = ndim - count; d < ndim; ++d) block(rule, factors[d]);
   factors.resize(ndim - count);
+  // Kernels refuse tensors without channels; a batch of none is fine.
+  const int channels = factors.back();
+  if (channels >= 0) rule.factors[static_cast<std::size_t>(channels)].nonempty = true;
   return factors;
 }
 
@@ -55,6 +58,7 @@ ConcreteRule build_convolution(const Call& call, Words words) {
   int co = -1;
   if (groups == 1) {
     co = weight[0] == 1 ? -1 : add_factor(rule, "co", weight[0]);
+    if (co >= 0) rule.factors.back().nonempty = true;
     put(rule.inputs[1], 1, lead[c]);
     if (lead[c] >= 0) {
       Factor& ci = rule.factors[static_cast<std::size_t>(lead[c])];
@@ -63,7 +67,6 @@ ConcreteRule build_convolution(const Call& call, Words words) {
     }
   } else if (depthwise) {
     co = lead[c];
-    rule.factors[static_cast<std::size_t>(co)].nonempty = true;
     rule.rewrites.push_back({Rewrite::Kind::local_size, "groups", 0, static_cast<int>(c)});
   } else {
     block(rule, lead[c]);

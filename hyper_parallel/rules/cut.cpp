@@ -160,6 +160,10 @@ Reading decompose(const ConcreteRule& rule, const TensorMap& map, const Split& s
     if (!same_cut(split, wanted, mesh, size)) return {};
     return {{{factors[0], FactorCut{.axes = split.axes}}}, true};
   }
+  if (factors.size() == 1 && rule.factors[at(factors[0])].plain) {
+    const Split wanted{.dim = split.dim, .axes = split.axes};
+    return {{{factors[0], FactorCut{.axes = split.axes}}}, same_cut(split, wanted, mesh, size)};
+  }
   if (factors.size() == 1) {
     return {{{factors[0], FactorCut{split.axes, split.block, split.segments}}}, true};
   }

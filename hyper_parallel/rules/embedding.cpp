@@ -27,6 +27,7 @@ ConcreteRule build_one_hot(const Call& call, Words) {
   // The number of classes is one more than the largest value.
   ConcreteRule rule = concretize(kUnknown, call);
   for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) block(rule, f);
+  rule.outputs[0].sizes.back() = -1;
   rule.dynamic = true;
   return rule;
 }

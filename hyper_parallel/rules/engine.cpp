@@ -17,7 +17,7 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 struct Candidate {
   AxisChoice choice;
-  double bytes = 0;  // moved
+  double bytes = 0;  // moved now, and for partial results later
   double kept = 0;   // bytes of operands that stay split or partial as they are
 };
 
@@ -94,9 +94,29 @@ class Search {
       const bool carries = n.kind == Need::Kind::partial;
       if (splits || carries) out.kept += bytes;
     }
-    out.bytes += handler_price(rule_, call_, states_, axis, choice);
+    out.bytes += handler_price(rule_, call_, states_, axis, choice) + pending(axis, choice);
     out.choice = std::move(choice);
     return out;
+  }
+
+  // What reducing the results of a partial choice will move: a sum that passes is not free, it is
+  // put off. Without this a weight would be gathered to keep an activation partial.
+  double pending(int axis, const AxisChoice& choice) const {
+    if (choice.kind != AxisChoice::Kind::partial) return 0;
+    double width = 0;  // bytes an element, by what the other axes leave of it
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (states_[i].layout == nullptr || choice.partial_in[i] == 0) continue;
+      const double elements = static_cast<double>(call_.inputs[i].meta.numel());
+      if (elements > 0) width = std::max(width, states_[i].bytes_without(axis) / elements);
+    }
+    double elements = 0;
+    for (const TensorMap& output : rule_.outputs) {
+      double product = 1;
+      for (std::int64_t size : output.sizes) product *= static_cast<double>(size);
+      elements += product;
+    }
+    const int n = call_.mesh->size(axis);
+    return 2.0 * (n - 1) / n * width * elements;
   }
 
   void descend(int axis, double bytes) {

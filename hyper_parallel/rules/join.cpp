@@ -22,7 +22,9 @@ void set_term(TensorMap& map, std::size_t term) {
 // A factor for parts of these sizes; -1 where a part is too short to be split.
 int add_parts(ConcreteRule& rule, const Shape& parts) {
   if (parts.empty() || *std::min_element(parts.begin(), parts.end()) <= 1) return -1;
-  return add_factor(rule, "p", *std::min_element(parts.begin(), parts.end()));
+  const int p = add_factor(rule, "p", *std::min_element(parts.begin(), parts.end()));
+  rule.factors.back().plain = true;
+  return p;
 }
 
 void set_parts(TensorMap& map, std::size_t dim, int factor, const Shape& parts) {

@@ -45,6 +45,7 @@ ConcreteRule build_transform(const Call& call, Words) {
   for (int d : dims_of(call, "dim", static_cast<int>(factors.size()))) {
     block(rule, factors[static_cast<std::size_t>(d)]);
   }
+  for (Factor& factor : rule.factors) factor.nonempty = true;  // the library refuses
   TensorMap out = whole(call.inputs[0].meta.sizes);
   out.dims = rule.inputs[0].dims;
   rule.inputs[0].linear = true;

@@ -154,6 +154,7 @@ ConcreteRule build_complex(const Call& call, Words words) {
   std::vector<int> from = identity(call);
   if (has_word(words, "real")) {
     ConcreteRule rule = take_dims(call, from);
+    rule.partial = PartialRule::linear;  // complex numbers have no maximum
     rule.outputs[0].sizes.push_back(2);
     rule.outputs[0].dims.emplace_back();
     return rule;
@@ -163,6 +164,7 @@ ConcreteRule build_complex(const Call& call, Words words) {
   }
   from.pop_back();
   ConcreteRule rule = take_dims(call, from);
+  rule.partial = PartialRule::linear;
   for (int f : rule.inputs[0].dims.back()) block(rule, f);
   return rule;
 }

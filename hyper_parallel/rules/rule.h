@@ -63,6 +63,7 @@ struct Factor {
   std::int64_t block = 1;   // chunk boundaries only at multiples of it
   std::string handler;      // not empty: where it is split the op is run by this handler
   bool nonempty = false;    // no rank may hold an empty piece (max over nothing fails)
+  bool plain = false;       // its length differs from tensor to tensor: no blocks, no segments
 };
 
 /// How the dims of one tensor of the op are made of factors: for each dim the factors, major to

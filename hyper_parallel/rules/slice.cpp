@@ -98,6 +98,8 @@ ConcreteRule build_pad(const Call& call, Words) {
   const bool constant = name == nullptr || *name == "constant";
   const bool zero = !call.has("value") || is_number(call, "value", 0);
   if (changes && constant && !zero) rule.inputs[0].linear = false;
+  // Reflection refuses tensors without elements.
+  for (Factor& factor : rule.factors) factor.nonempty = !constant;
   rule.outputs.push_back(std::move(out));
   return rule;
 }

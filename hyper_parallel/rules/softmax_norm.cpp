@@ -74,6 +74,9 @@ ConcreteRule build_batch_norm(const Call& call, Words) {
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
   const bool own = call.boolean("training", false);
+  if (factors.size() > 1 && factors[1] >= 0) {
+    rule.factors[static_cast<std::size_t>(factors[1])].nonempty = true;
+  }
   for (std::size_t d = 0; own && d < factors.size(); ++d) {
     if (d != 1) block(rule, factors[d]);
   }

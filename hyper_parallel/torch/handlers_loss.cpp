@@ -112,10 +112,9 @@ struct TokenLoss : torch::autograd::Function<TokenLoss> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& logits,
                             const at::Tensor& position, const at::Tensor& mine,
                             const at::Tensor& pick, const at::Tensor& spread,
-                            const at::Tensor& used, const std::optional<at::Tensor>& smoothing,
+                            const at::Tensor& used, const std::optional<at::Tensor>& smooth,
                             std::int64_t dim, std::int64_t mesh_address,
                             std::vector<std::int64_t> axes) {
-    const at::Tensor smooth = smoothing.value_or(at::Tensor());
     const auto [mesh, over] = group(mesh_address, axes);
     const at::Tensor wide = widened(logits);
     const at::Tensor maximum = split_max(wide, dim, mesh, over);
@@ -125,15 +124,16 @@ struct TokenLoss : torch::autograd::Function<TokenLoss> {
                           .masked_fill_(mine.logical_not(), 0)
                           .mul_(pick)
                           .neg_();
-    if (smooth.defined()) {
-      const at::Tensor all = (shifted * over_classes(smooth, dim, shifted.dim())).sum(dim);
+    if (smooth) {
+      const at::Tensor all = (shifted * over_classes(*smooth, dim, shifted.dim())).sum(dim);
       loss.sub_(all.masked_fill_(used.eq(0), 0));
     }
     const at::Tensor log_sum = all_reduce(shifted.exp_().sum(dim, true), mesh, over).log();
     if (group_index(mesh, over) == 0) {
       loss.add_((log_sum.squeeze(dim) * spread).masked_fill_(used.eq(0), 0));
     }
-    ctx->save_for_backward({logits, position, mine, pick, spread, used, smooth, maximum + log_sum});
+    ctx->save_for_backward({logits, position, mine, pick, spread, used,
+                            smooth.value_or(at::Tensor()), maximum + log_sum});
     ctx->saved_data["dim"] = dim;
     ctx->saved_data["mesh"] = mesh_address;
     ctx->saved_data["axes"] = std::move(axes);

@@ -1,5 +1,4 @@
-// Norms over dims that are cut. Statistics are f32 for half types, in two passes as on one device:
-// the mean, then the mean of squared deviations from it.
+// Norms over dims that are cut. Statistics are f32 for half types.
 
 #include <ATen/TensorOperators.h>
 
@@ -7,6 +6,7 @@
 
 #include "hyper_parallel/torch/collective_ops.h"
 #include "hyper_parallel/torch/handlers_internal.h"
+#include "hyper_parallel/torch/split_moments.h"
 
 namespace hyper_parallel::torch_layer::handlers {
 namespace {
@@ -42,17 +42,13 @@ void layer_norm(HandlerCall& c) {
   at::Tensor x = c.tensor("input");
   x = x.to(type_in_autocast(x, "layer_norm"));
   const Normalised n = normalised(c);
-  const at::Tensor wide = widened(x);
-  const at::Tensor mean = all_reduce(wide.sum(n.dims, true), c.mesh(), n.axes) / n.count;
-  const at::Tensor deviation = wide - mean;
-  const at::Tensor variance =
-      all_reduce((deviation * deviation).sum(n.dims, true), c.mesh(), n.axes) / n.count;
-  const at::Tensor scale = (variance + c.number("eps", 1e-5)).rsqrt();
-  const at::Tensor y = affine(c, deviation * scale).to(x.scalar_type());
+  const Moments m = split_moments(widened(x), n.dims, n.count, c.mesh(), n.axes);
+  const at::Tensor scale = (m.squares / n.count + c.number("eps", 1e-5)).rsqrt();
+  const at::Tensor y = affine(c, m.shifted * scale - m.offset * scale).to(x.scalar_type());
   if (c.returns() == 1) {
     c.finish({y});
   } else {
-    c.finish({y, mean, scale});
+    c.finish({y, m.mean(), scale});
   }
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/real.h>
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/collective_ops.h"
 #include "hyper_parallel/torch/handlers_internal.h"
+#include "hyper_parallel/torch/split_moments.h"
 #include "hyper_parallel/torch/split_norm.h"
 
 namespace hyper_parallel::torch_layer::handlers {
@@ -46,20 +46,15 @@ void var(HandlerCall& c) {
   const auto axes = axes_of(c.layout("self"), dims);
   const double n = count(c.sizes("self"), dims);
   const bool keepdim = c.boolean("keepdim", false);
-  const at::Tensor wide = widened(x);
-  const at::Tensor mean = all_reduce(wide.sum(dims, true), c.mesh(), axes) / n;
-  const at::Tensor deviation = wide - mean;
-  const at::Tensor squares =
-      deviation.is_complex() ? at::real(deviation * deviation.conj()) : deviation * deviation;
-  at::Tensor out =
-      all_reduce(squares.sum(dims, true), c.mesh(), axes) / std::max(n - correction(c), 0.0);
+  const Moments m = split_moments(widened(x), dims, n, c.mesh(), axes);
+  at::Tensor out = m.squares / std::max(n - correction(c), 0.0);
   if (c.op_name().starts_with("aten::std")) out = safe_root(out, 2);
   out = out.to(at::toRealValueType(x.scalar_type()));
   const auto shaped = [&](const at::Tensor& t) { return keepdim ? t : t.squeeze(dims); };
   if (c.returns() == 1) {
     c.finish({shaped(out)});
   } else {
-    c.finish({shaped(out), shaped(mean.to(x.scalar_type()))});
+    c.finish({shaped(out), shaped(m.mean().to(x.scalar_type()))});
   }
 }
 

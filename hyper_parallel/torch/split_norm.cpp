@@ -31,11 +31,14 @@ struct WithGradientOf : torch::autograd::Function<WithGradientOf> {
   }
 };
 
+at::ScalarType real_wide_type(const NormOperand& o) {
+  return at::toRealValueType(at::toOpMathType(o.x.scalar_type()));
+}
+
 at::Tensor filled_like_result(const NormOperand& o, double value) {
   auto sizes = o.x.sizes().vec();
   for (std::int64_t d : o.dims) sizes[static_cast<std::size_t>(d)] = 1;
-  const auto type = at::toRealValueType(at::toOpMathType(o.x.scalar_type()));
-  return at::full(sizes, value, o.x.options().dtype(type));
+  return at::full(sizes, value, o.x.options().dtype(real_wide_type(o)));
 }
 
 bool is_empty(const NormOperand& o) {
@@ -45,7 +48,8 @@ bool is_empty(const NormOperand& o) {
 
 // The sum of |x|^p, by way of the norm: its kernel makes no copy of x, and knows the gradient at 0.
 at::Tensor powers(const NormOperand& o, double p) {
-  if (p < 0 && is_empty(o)) return filled_like_result(o, 0);
+  // Nothing to add, but in the graph: the collective's backward must run on every rank.
+  if (p < 0 && is_empty(o)) return o.x.abs().to(real_wide_type(o)).sum(o.dims, true);
   const at::Tensor n =
       at::linalg_vector_norm(o.x, p, o.dims, true, at::toOpMathType(o.x.scalar_type()));
   if (p == 0 || p == 1) return n;

@@ -23,6 +23,17 @@ Operand operand(const Mesh* mesh, std::string_view text, std::string name) {
   return out;
 }
 
+// The first ';' that is not inside a placement.
+std::size_t item_end(std::string_view text) {
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '(') ++depth;
+    if (text[i] == ')') --depth;
+    if (text[i] == ';' && depth == 0) return i;
+  }
+  return text.size();
+}
+
 template <class Items, class Text>
 std::string list(const Items& items, std::string_view separator, Text text) {
   std::vector<std::string> parts;
@@ -52,7 +63,7 @@ Call call(std::string_view op, std::string_view mesh, const std::vector<std::str
     text = text.substr(1, text.size() - 2);
     int count = 0;
     while (!text.empty()) {
-      const std::size_t end = std::min(text.find(';'), text.size());
+      const std::size_t end = item_end(text);
       std::string_view item = text.substr(0, end);
       while (item.starts_with(" ")) item.remove_prefix(1);
       out.inputs.push_back(operand(out.mesh, item, name + "[" + std::to_string(count++) + "]"));
