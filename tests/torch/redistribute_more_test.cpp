@@ -2,12 +2,15 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_make_dual.h>
+#include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
 #include <set>
 
@@ -177,6 +180,21 @@ TEST_CASE("the dtype of the backward reduction is that asked for") {
     if (rounded.scalar_type() != at::kFloat || rounded.item<float>() != 1) return "rounded";
     return "";
   });
+}
+
+TEST_CASE("tangents of forward mode take the same way") {
+  const PlanPtr plan = plan_of("f64[4] on tp=2: P(sum)", "S(0)");
+  // Levels are one number for the process: one for all ranks.
+  const auto level = torch::autograd::ForwardADLevel::get_next_idx();
+  on_ranks(2, [&]() -> std::string {
+    const at::Tensor tangent = at::arange(4, at::kDouble) * (1 + current_rank().rank());
+    const at::Tensor x = at::_make_dual(at::ones({4}, at::kDouble), tangent, 0);
+    const auto [value, out] = at::_unpack_dual(redistribute(plan, x), 0);
+    if (!at::equal(value, at::ones({2}, at::kDouble) * 2)) return "value";
+    const at::Tensor expected = at::arange(4, at::kDouble) * 3;
+    return at::equal(out, expected.narrow(0, 2 * current_rank().rank(), 2)) ? "" : "tangent";
+  });
+  torch::autograd::ForwardADLevel::release_idx(level);
 }
 
 TEST_CASE("no graph where none is wanted") {
