@@ -30,8 +30,8 @@ std::vector<int> kept_axes(const FactorCut& cut, const std::vector<int>& chosen)
 bool refines(const FactorCut& wanted, const FactorCut& own, const std::vector<int>& kept,
              const Mesh* mesh, std::int64_t size) {
   if (!std::equal(kept.begin(), kept.end(), wanted.axes.begin(),
-                  wanted.axes.begin() + static_cast<std::ptrdiff_t>(
-                                            std::min(kept.size(), wanted.axes.size())))) {
+                  wanted.axes.begin() +
+                      static_cast<std::ptrdiff_t>(std::min(kept.size(), wanted.axes.size())))) {
     return false;
   }
   if (own.block == wanted.block && own.segments == wanted.segments) return true;
@@ -267,8 +267,7 @@ std::string reason(const ConcreteRule& rule, const Mesh* mesh, int axis, const H
     return name + ": " + to_string(Placement::partial(has.op)) + " does not pass";
   }
   if (has.kind == Has::Kind::foreign ||
-      (has.kind == Has::Kind::factor &&
-       rule.factors[at(has.factor)].kind == FactorKind::blocked)) {
+      (has.kind == Has::Kind::factor && rule.factors[at(has.factor)].kind == FactorKind::blocked)) {
     return name + ": the dim must be whole";
   }
   return name + " is not used";

@@ -1,10 +1,11 @@
 // Scaled dot-product attention: query [..., hq, l, e], key [..., h, s, e], value [..., h, s, v],
 // mask broadcast to [..., hq, l, s], result [..., hq, l, v].
 //
-// Grouped heads (enable_gqa): hq = h * g, query head i reads key head i / g. The heads of the query are
-// the factors h, g; either may be split. If the query comes with heads split in yet another way (more
-// ranks than key heads), handler sdpa picks from whole keys the heads that its own queries read.
-// Split queries read all keys; a causal mask then starts at the own offset. Linear in the value.
+// Grouped heads (enable_gqa): hq = h * g, query head i reads key head i / g. The heads of the query
+// are the factors h, g; either may be split. If the query comes with heads split in yet another way
+// (more ranks than key heads), handler sdpa picks from whole keys the heads that its own queries
+// read. Split queries read all keys; a causal mask then starts at the own offset. Linear in the
+// value.
 
 #include "hyper_parallel/rules/cut.h"
 #include "hyper_parallel/rules/families.h"

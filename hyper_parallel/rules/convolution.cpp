@@ -1,8 +1,8 @@
 // Convolutions and pooling: batch and channels. Space must be whole (no halo yet).
 //
-// convN(input [n, ci, ...] or [ci, ...], weight [co, ci / groups, ...], bias? [co]). Where groups is 1, co
-// passes and ci is summed over, both not empty on any rank. Depthwise (ci = co = groups): the channels pass, with groups rewritten.
-// Other groups keep their channels whole.
+// convN(input [n, ci, ...] or [ci, ...], weight [co, ci / groups, ...], bias? [co]). Where groups
+// is 1, co passes and ci is summed over, both not empty on any rank. Depthwise (ci = co = groups):
+// the channels pass, with groups rewritten. Other groups keep their channels whole.
 
 #include <algorithm>
 
@@ -146,14 +146,14 @@ constexpr Group kGroups[] = {
     {"pool 2", "avg_pool2d max_pool2d"},
     {"pool 3", "avg_pool3d max_pool3d"},
     {"resample 1", "adaptive_avg_pool1d upsample_linear1d upsample_nearest1d"},
-    {"resample 2", "_adaptive_avg_pool2d adaptive_avg_pool2d upsample_bicubic2d upsample_bilinear2d "
-                   "upsample_nearest2d"},
+    {"resample 2",
+     "_adaptive_avg_pool2d adaptive_avg_pool2d upsample_bicubic2d upsample_bilinear2d "
+     "upsample_nearest2d"},
     {"resample 3", "adaptive_avg_pool3d"},
 };
 
-constexpr NamedBuilder kBuilders[] = {{"convolution", build_convolution},
-                                      {"pool", build_pool},
-                                      {"resample", build_resample}};
+constexpr NamedBuilder kBuilders[] = {
+    {"convolution", build_convolution}, {"pool", build_pool}, {"resample", build_resample}};
 
 }  // namespace
 

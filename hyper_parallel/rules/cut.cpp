@@ -18,11 +18,10 @@ Split tidy(Split split, const Mesh* mesh, std::int64_t size) {
   if (split.segments.size() == 1) split.segments.clear();
   if (split.block <= 1) return split;
   const std::int64_t unit = split.block * ways(split.axes, mesh);
-  const bool even =
-      split.segments.empty()
-          ? size % unit == 0
-          : std::all_of(split.segments.begin(), split.segments.end(),
-                        [&](std::int64_t s) { return s % unit == 0; });
+  const bool even = split.segments.empty()
+                        ? size % unit == 0
+                        : std::all_of(split.segments.begin(), split.segments.end(),
+                                      [&](std::int64_t s) { return s % unit == 0; });
   if (even) split.block = 1;
   return split;
 }
@@ -156,7 +155,8 @@ Reading decompose(const ConcreteRule& rule, const TensorMap& map, const Split& s
   if (factors.empty()) return {};
   const bool row_of_parts = !map.segments.empty() && !map.segments[at(split.dim)].empty();
   if (row_of_parts) {
-    const Split wanted{.dim = split.dim, .axes = split.axes, .segments = map.segments[at(split.dim)]};
+    const Split wanted{
+        .dim = split.dim, .axes = split.axes, .segments = map.segments[at(split.dim)]};
     if (!same_cut(split, wanted, mesh, size)) return {};
     return {{{factors[0], FactorCut{.axes = split.axes}}}, true};
   }

@@ -1,5 +1,5 @@
-// Table look-up. A split vocabulary is a masked look-up: rows of other ranks give zero, the result is
-// P(sum).
+// Table look-up. A split vocabulary is a masked look-up: rows of other ranks give zero, the result
+// is P(sum).
 
 #include "hyper_parallel/rules/families.h"
 #include "hyper_parallel/rules/make.h"

@@ -147,8 +147,9 @@ class Search {
                    to_string(o.meta, states_[i].layout) + (o.pinned ? " (written in place)" : ""));
     }
     if (!why_.empty()) message.fact("last tried", why_);
-    message.hint("redistribute the operand that is written in place, or use the op that returns a "
-                 "new tensor");
+    message.hint(
+        "redistribute the operand that is written in place, or use the op that returns a "
+        "new tensor");
     throw UnsupportedError(message);
   }
 

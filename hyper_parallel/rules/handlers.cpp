@@ -84,23 +84,33 @@ double global_count(const ConcreteRule&, const Call&, int, int n) { return all_r
 constexpr std::array kHandlers = {
     HandlerInfo{"argmax", "local winner, gather (value, index) of all ranks, winner of winners; R",
                 winners},
-    HandlerInfo{"cross_entropy",
-                "split classes: all-reduce max and sum of exponentials, the owner of a token's class "
-                "adds its logit, rank 0 of the axes adds the log; P(sum). Split tokens: local sum "
-                "over the global count (weights, ignore_index); P(sum)",
-                class_statistics},
-    HandlerInfo{"cumsum", "local scan, gather the row totals, add those of lower ranks", row_totals},
+    HandlerInfo{
+        "cross_entropy",
+        "split classes: all-reduce max and sum of exponentials, the owner of a token's class "
+        "adds its logit, rank 0 of the axes adds the log; P(sum). Split tokens: local sum "
+        "over the global count (weights, ignore_index); P(sum)",
+        class_statistics},
+    HandlerInfo{"cumsum", "local scan, gather the row totals, add those of lower ranks",
+                row_totals},
     HandlerInfo{"each", "a list op: run each part by itself (its handler, or the op)", nullptr},
     HandlerInfo{"embedding", "look up own rows, zero for indices of other ranks; P(sum)", nullptr},
     HandlerInfo{"gather", "as embedding, for gather along a split dim; P(sum)", nullptr},
-    HandlerInfo{"index", "as embedding, for self[..., i, ...] with one index tensor; P(sum)", nullptr},
+    HandlerInfo{"index", "as embedding, for self[..., i, ...] with one index tensor; P(sum)",
+                nullptr},
     HandlerInfo{"index_select", "as embedding, for index_select along a split dim; P(sum)",
                 nullptr},
-    HandlerInfo{"layer_norm", "all-reduce mean, then the sum of squared deviations", two_statistics},
-    HandlerInfo{"linear_addend",
-                "keep the addend on rank 0 of the axes on which the result is P(sum) and the addend "
-                "is not, use zero elsewhere; P(sum)",
-                nullptr},
+    HandlerInfo{
+        "index_write",
+        "scatter, index_add, index_copy, index_fill, index_put along a split dim: each rank "
+        "writes what falls into its part",
+        nullptr},
+    HandlerInfo{"layer_norm", "all-reduce mean, then the sum of squared deviations",
+                two_statistics},
+    HandlerInfo{
+        "linear_addend",
+        "keep the addend on rank 0 of the axes on which the result is P(sum) and the addend "
+        "is not, use zero elsewhere; P(sum)",
+        nullptr},
     HandlerInfo{"log_softmax", "all-reduce max, then the sum of exponentials", two_statistics},
     HandlerInfo{"logsumexp", "all-reduce max, then the sum of exponentials; R", result_sum_twice},
     HandlerInfo{"mean", "local sum over the global count; P(sum)", nullptr},
@@ -108,15 +118,17 @@ constexpr std::array kHandlers = {
                 "run the op with reduction=sum, divide by the global number of elements; P(sum)",
                 nullptr},
     HandlerInfo{"minmax_dim", "as argmax, with the values; R", winners},
-    HandlerInfo{"nll_loss", "as cross_entropy, with log-probabilities given: only the count travels",
+    HandlerInfo{"nll_loss",
+                "as cross_entropy, with log-probabilities given: only the count travels",
                 global_count},
     HandlerInfo{"norm", "all-reduce of the powers (maximum for ord inf), then the root; R",
                 result_sum},
     HandlerInfo{"rms_norm", "all-reduce the sum of squares", one_statistic},
-    HandlerInfo{"sdpa",
-                "split rows: own queries against all keys, the causal mask starts at the own offset. "
-                "Split query heads (factor q): the key heads that they read are picked from all",
-                nullptr},
+    HandlerInfo{
+        "sdpa",
+        "split rows: own queries against all keys, the causal mask starts at the own offset. "
+        "Split query heads (factor q): the key heads that they read are picked from all",
+        nullptr},
     HandlerInfo{"softmax", "all-reduce max, then the sum of exponentials", two_statistics},
     HandlerInfo{"sort", "gather the dim, sort, keep the own part", whole_operand},
     HandlerInfo{"squeeze", "drop the dims of global size 1 only, not those of local size 1",

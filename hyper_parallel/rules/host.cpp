@@ -1,5 +1,5 @@
-// Ops that hand a value to the host, and ops whose result sizes depend on values: every operand must
-// be whole on every rank, so that all ranks see the same. Unknown result sizes are -1.
+// Ops that hand a value to the host, and ops whose result sizes depend on values: every operand
+// must be whole on every rank, so that all ranks see the same. Unknown result sizes are -1.
 
 #include "hyper_parallel/rules/families.h"
 #include "hyper_parallel/rules/make.h"

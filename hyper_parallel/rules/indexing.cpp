@@ -1,8 +1,9 @@
 // Look-ups and writes by index tensors.
 //
-// A looked-up dim that is split is a masked look-up with result P(sum): handlers gather, index_select
-// and index. Truth values cannot be summed, so there the dim must be whole. In writes the dim that is
-// written along must be whole, except that adding splits over the things added.
+// A looked-up dim that is split is a masked look-up with result P(sum): handlers gather,
+// index_select and index. Truth values cannot be summed, so there the dim must be whole. Where a
+// dim that is written along is split, handler index_write lets each rank write what falls into its
+// part. Adding may also be split over the things added: then the result is P(sum).
 
 #include <algorithm>
 
@@ -27,8 +28,12 @@ void look_up(ConcreteRule& rule, int factor, std::string_view handler, const Cal
   f.handler = handler;
 }
 
-// gather(self, dim, index), and scatter(self, dim, index, src?) the other way round. In dims other than
-// `dim` index i stands for index i of self, so they pass only where the sizes are equal.
+void write(ConcreteRule& rule, int factor) {
+  if (factor >= 0) rule.factors[static_cast<std::size_t>(factor)].handler = "index_write";
+}
+
+// gather(self, dim, index), and scatter(self, dim, index, src?) the other way round. In dims other
+// than `dim` index i stands for index i of self, so they pass only where the sizes are equal.
 struct Along {
   ConcreteRule rule;
   int self = -1;   // factor of self along dim
@@ -86,7 +91,7 @@ ConcreteRule build_scatter(const Call& call, Words words) {
   check_count(call, value ? 2 : 3, value ? 2 : 3);
   Along a = along_dim(call, 1);
   const bool add = has_word(words, "add");
-  block(a.rule, a.self);
+  write(a.rule, a.self);
   if (!add) block(a.rule, a.index);
   if (add && a.index >= 0) {
     a.rule.factors[static_cast<std::size_t>(a.index)].kind = FactorKind::reduce;
@@ -108,8 +113,7 @@ ConcreteRule build_scatter(const Call& call, Words words) {
 }
 
 ConcreteRule build_index_select(const Call& call, Words) {
-  static const Notation kNotation = parse_notation(
-      "*... v~index_select@dim, i -> ... i@dim; any");
+  static const Notation kNotation = parse_notation("*... v~index_select@dim, i -> ... i@dim; any");
   check_count(call, 2, 2);
   if (call.inputs[1].meta.sizes.empty()) {
     Call one = call;
@@ -128,10 +132,10 @@ ConcreteRule build_index_select(const Call& call, Words) {
 // self[i, j, ...] with index tensors, absent ones for ":".
 struct Indexed {
   ConcreteRule rule;
-  std::vector<int> self;       // factor of each dim of self, -1: none
-  std::vector<char> taken;     // beside: an index tensor stands there
-  TensorMap result;            // of the look-up
-  std::size_t count = 0;       // index tensors that are present
+  std::vector<int> self;    // factor of each dim of self, -1: none
+  std::vector<char> taken;  // beside: an index tensor stands there
+  TensorMap result;         // of the look-up
+  std::size_t count = 0;    // index tensors that are present
   bool masks = false;
 };
 
@@ -241,7 +245,7 @@ ConcreteRule build_index_put(const Call& call, Words) {
   } else {
     const bool add = call.boolean("accumulate", false);
     for (std::size_t d = 0; d < x.self.size(); ++d) {
-      if (x.taken[d] != 0) block(x.rule, x.self[d]);
+      if (x.taken[d] != 0) write(x.rule, x.self[d]);
     }
     for (std::size_t f = 0; f < x.rule.factors.size(); ++f) {
       Factor& factor = x.rule.factors[f];
@@ -249,7 +253,8 @@ ConcreteRule build_index_put(const Call& call, Words) {
       factor.kind = add ? FactorKind::reduce : FactorKind::blocked;
     }
     TensorMap& map = x.rule.inputs[values];
-    const std::size_t lead = x.result.sizes.size() - std::min(x.result.sizes.size(), map.sizes.size());
+    const std::size_t lead =
+        x.result.sizes.size() - std::min(x.result.sizes.size(), map.sizes.size());
     for (std::size_t d = 0; d < map.sizes.size() && lead + d < x.result.sizes.size(); ++d) {
       if (map.sizes[d] != 1) map.dims[d] = x.result.dims[lead + d];
     }
@@ -271,9 +276,9 @@ constexpr Row kRows[] = {
     {"aten::bucketize.Tensor", "elements_of_first"},
     {"aten::gather", "gather"},
     {"aten::index.Tensor", "index"},
-    {"aten::index_add", "+... v!@dim, t, *... t@dim -> ="},
-    {"aten::index_copy", "... v!@dim, t!, ... t!@dim -> ="},
-    {"aten::index_fill.int_Scalar", "... v!@dim, t! -> ="},
+    {"aten::index_add", "+... v~index_write@dim, t, *... t@dim -> ="},
+    {"aten::index_copy", "... v~index_write@dim, t!, ... t!@dim -> ="},
+    {"aten::index_fill.int_Scalar", "... v~index_write@dim, t! -> ="},
     {"aten::index_put", "index_put"},
     {"aten::index_select", "index_select"},
     {"aten::isin.Tensor_Scalar", "elements_of_first"},
@@ -284,9 +289,12 @@ constexpr Row kRows[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"elements_of_first", build_first}, {"gather", build_gather},
-    {"index", build_index},             {"index_put", build_index_put},
-    {"index_select", build_index_select}, {"scatter", build_scatter},
+    {"elements_of_first", build_first},
+    {"gather", build_gather},
+    {"index", build_index},
+    {"index_put", build_index_put},
+    {"index_select", build_index_select},
+    {"scatter", build_scatter},
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Joining and cutting along a dim.
 //
 // The long tensor's dim is a row of parts; one factor, "p", cuts every part on its own. So a fused
-// q|k|v weight in a segmented layout splits into parts that are S, and S parts join to a segmented whole.
+// q|k|v weight in a segmented layout splits into parts that are S, and S parts join to a segmented
+// whole.
 
 #include <algorithm>
 
@@ -41,8 +42,7 @@ ConcreteRule build_cat(const Call& call, Words) {
   std::size_t first = 0;
   while (first + 1 < call.inputs.size() && skipped(call.inputs[first])) ++first;
   const Shape& shape = call.inputs[first].meta.sizes;
-  const auto dim =
-      static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(shape.size())));
+  const auto dim = static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(shape.size())));
   TensorMap out = whole(shape);
   Shape parts;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -144,7 +144,8 @@ ConcreteRule build_split(const Call& call, Words words) {
   const std::string_view how = words.front();
   const std::vector<int> factors = spread(rule, 0);
   TensorMap& self = rule.inputs[0];
-  const auto dim = static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(factors.size())));
+  const auto dim =
+      static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(factors.size())));
   const Shape parts = pieces(call, how, self.sizes[dim]);
   self.dims[dim].clear();
   const bool equal =
@@ -192,7 +193,8 @@ ConcreteRule build_glu(const Call& call, Words) {
   rule.inputs[0].linear = rule.aliases = false;
   const std::vector<int> factors = spread(rule, 0);
   TensorMap& self = rule.inputs[0];
-  const auto dim = static_cast<std::size_t>(dim_of(call, "dim", -1, static_cast<int>(factors.size())));
+  const auto dim =
+      static_cast<std::size_t>(dim_of(call, "dim", -1, static_cast<int>(factors.size())));
   const std::int64_t half = self.sizes[dim] / 2;
   if (self.sizes[dim] % 2 != 0) throw_sizes(call, 0, dim, self.sizes[dim], 2 * half, "two halves");
   self.dims[dim].clear();
@@ -216,7 +218,7 @@ constexpr Group kGroups[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"cat", build_cat}, {"glu", build_glu},       {"split", build_split},
+    {"cat", build_cat},     {"glu", build_glu},       {"split", build_split},
     {"stack", build_stack}, {"unbind", build_unbind},
 };
 

@@ -1,8 +1,8 @@
 // Losses. reduction: 0 none, 1 mean, 2 sum (torch's numbers).
 //
-// cross_entropy_loss(self [n, c, d1, ...] or [c], target, weight? [c]). Split classes: the owner of a
-// token's class counts its logit, rank 0 the logarithm of the sum, so each token's loss is P(sum) and
-// needs no communication backward. Split tokens: P(sum), over the global count of tokens.
+// cross_entropy_loss(self [n, c, d1, ...] or [c], target, weight? [c]). Split classes: the owner of
+// a token's class counts its logit, rank 0 the logarithm of the sum, so each token's loss is P(sum)
+// and needs no communication backward. Split tokens: P(sum), over the global count of tokens.
 
 #include "hyper_parallel/rules/families.h"
 #include "hyper_parallel/rules/make.h"

@@ -68,8 +68,7 @@ std::string operand_text(std::string_view letters, bool input) {
 
 ConcreteRule build_einsum(const Call& call, Words) {
   const auto it = call.attrs.find("equation");
-  const auto* equation =
-      it == call.attrs.end() ? nullptr : std::get_if<std::string>(&it->second);
+  const auto* equation = it == call.attrs.end() ? nullptr : std::get_if<std::string>(&it->second);
   if (equation == nullptr) {
     throw UsageError(Message("HP-S005", call.op + ": argument \"equation\" is not a string"));
   }

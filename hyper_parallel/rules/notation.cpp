@@ -60,11 +60,11 @@ class Parser {
     return std::string(text_.substr(begin, at_ - begin));
   }
   [[noreturn]] void fail(const std::string& what) const {
-    throw UsageError(Message("HP-S050", "rule notation: " + what + " at place " +
-                                            std::to_string(at_))
-                         .fact("text", text_)
-                         .fact("form", "*... k, *n k, ?+n -> ... n")
-                         .hint("docs/notation.md has the grammar"));
+    throw UsageError(
+        Message("HP-S050", "rule notation: " + what + " at place " + std::to_string(at_))
+            .fact("text", text_)
+            .fact("form", "*... k, *n k, ?+n -> ... n")
+            .hint("docs/notation.md has the grammar"));
   }
 
   Notation::Tensor tensor(bool input) {

@@ -23,10 +23,10 @@ struct Notation {
   struct Dim {
     enum class Kind : std::uint8_t { letters, ellipsis, whole };
     Kind kind = Kind::letters;
-    std::vector<int> letters;    // major to minor
-    std::string at;              // attribute that names the place of the dim
+    std::vector<int> letters;  // major to minor
+    std::string at;            // attribute that names the place of the dim
     std::int64_t at_default = 0;
-    std::string size;            // kind whole: attribute that gives the size; empty: 1
+    std::string size;  // kind whole: attribute that gives the size; empty: 1
   };
   struct Tensor {
     std::vector<Dim> dims;

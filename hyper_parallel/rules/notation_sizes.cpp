@@ -27,12 +27,14 @@ class Binder {
     for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
       places_.push_back(call_.inputs[i].present ? lay_out_input(i) : std::vector<const Dim*>{});
     }
-    // Operands that are broadcast do not set sizes: they may have 1 where the others have more.
-    for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-      if (!notation_.inputs[i].broadcast) read_sizes(i);
-    }
-    for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-      if (notation_.inputs[i].broadcast) read_sizes(i);
+    // Operands that are broadcast set no sizes: they may have 1 where the others have more. Dims of
+    // several letters come last, when all letters but one are known.
+    for (const bool several : {false, true}) {
+      for (const bool broadcast : {false, true}) {
+        for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
+          if (notation_.inputs[i].broadcast == broadcast) read_sizes(i, several);
+        }
+      }
     }
     make_factors();
     for (std::size_t i = 0; i < call_.inputs.size(); ++i) fill_input(i);
@@ -59,8 +61,8 @@ class Binder {
     const int ndim = static_cast<int>(call_.inputs[i].meta.sizes.size());
     const int named = static_cast<int>(t.dims.size());
     const bool dots = std::any_of(t.dims.begin(), t.dims.end(), is_dots);
-    const bool moved = std::any_of(t.dims.begin(), t.dims.end(),
-                                   [](const Dim& d) { return !d.at.empty(); });
+    const bool moved =
+        std::any_of(t.dims.begin(), t.dims.end(), [](const Dim& d) { return !d.at.empty(); });
     if (moved && ndim == 0) return {};  // torch allows dim 0 of a tensor without dims
     const int lead = ndim - named + (dots ? 1 : 0);
     if (lead < 0 ? !t.broadcast : (!dots && lead > 0)) {
@@ -104,7 +106,7 @@ class Binder {
     }
   }
 
-  void read_sizes(std::size_t i) {
+  void read_sizes(std::size_t i, bool several) {
     const Shape& sizes = call_.inputs[i].meta.sizes;
     const std::vector<const Dim*>& dims = places_[i];
     dots_.resize(dots_ndim_, 1);
@@ -115,6 +117,7 @@ class Binder {
     });
     for (std::size_t d = 0; d < dims.size(); ++d) {
       if (dims[d]->kind != Dim::Kind::letters) continue;
+      if ((dims[d]->letters.size() > 1) != several) continue;
       if (notation_.inputs[i].broadcast && sizes[d] == 1) continue;
       bind(i, d, sizes[d], dims[d]->letters);
     }
@@ -153,9 +156,8 @@ class Binder {
     for (std::size_t l = 0; l < sizes_.size(); ++l) {
       const Notation::Letter& letter = notation_.letters[l];
       // A letter of size 1, or one that only absent operands have, splits nothing.
-      factors_.push_back(sizes_[l] == 1 || sizes_[l] == kUnknown
-                             ? -1
-                             : add_factor(rule_, letter.name, sizes_[l]));
+      factors_.push_back(
+          sizes_[l] == 1 || sizes_[l] == kUnknown ? -1 : add_factor(rule_, letter.name, sizes_[l]));
       if (factors_.back() < 0) continue;
       Factor& f = rule_.factors.back();
       f.handler = letter.handler;
@@ -203,8 +205,8 @@ class Binder {
     const bool dots = std::any_of(t.dims.begin(), t.dims.end(), is_dots);
     const int lead = static_cast<int>(dots ? dots_ndim_ : 0);
     int ndim = static_cast<int>(t.dims.size()) - (dots ? 1 : 0) + lead;
-    const bool moved = std::any_of(t.dims.begin(), t.dims.end(),
-                                   [](const Dim& d) { return !d.at.empty(); });
+    const bool moved =
+        std::any_of(t.dims.begin(), t.dims.end(), [](const Dim& d) { return !d.at.empty(); });
     if (moved && !places_.empty() && places_[0].empty()) ndim = 0;
     const std::vector<const Dim*> dims =
         ndim == 0 ? std::vector<const Dim*>{} : lay_out(t, ndim, lead);
@@ -238,9 +240,9 @@ class Binder {
   const Notation& notation_;
   const Call& call_;
   ConcreteRule rule_;
-  std::vector<std::int64_t> sizes_;             // beside letters
-  std::vector<int> factors_;                    // beside letters, -1: none
-  std::size_t dots_ndim_ = 0;                   // dims of the ellipsis, as the largest operand has
+  std::vector<std::int64_t> sizes_;  // beside letters
+  std::vector<int> factors_;         // beside letters, -1: none
+  std::size_t dots_ndim_ = 0;        // dims of the ellipsis, as the largest operand has
   Shape dots_;
   std::vector<int> dot_factors_;
   std::vector<std::vector<const Dim*>> places_;  // beside operands

@@ -119,10 +119,12 @@ constexpr Group kGroups[] = {
     {"each lerp.Tensor", "_foreach_lerp.List"},
     {"each pow.Tensor_Scalar", "_foreach_pow.Scalar _foreach_pow.ScalarList"},
     {"each pow.Tensor_Tensor", "_foreach_pow.List"},
-    {"each clamp_max", "_foreach_clamp_max.Scalar _foreach_clamp_max.ScalarList "
-                       "_foreach_minimum.Scalar _foreach_minimum.ScalarList"},
-    {"each clamp_min", "_foreach_clamp_min.Scalar _foreach_clamp_min.ScalarList "
-                       "_foreach_maximum.Scalar _foreach_maximum.ScalarList"},
+    {"each clamp_max",
+     "_foreach_clamp_max.Scalar _foreach_clamp_max.ScalarList "
+     "_foreach_minimum.Scalar _foreach_minimum.ScalarList"},
+    {"each clamp_min",
+     "_foreach_clamp_min.Scalar _foreach_clamp_min.ScalarList "
+     "_foreach_maximum.Scalar _foreach_maximum.ScalarList"},
     {"each maximum", "_foreach_clamp_min.List _foreach_maximum.List"},
     {"each minimum", "_foreach_clamp_max.List _foreach_minimum.List"},
     {"each linalg_vector_norm", "_foreach_norm.Scalar"},

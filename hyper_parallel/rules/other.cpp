@@ -7,13 +7,13 @@
 namespace hyper_parallel::rules {
 namespace {
 
-// _grouped_mm(self, mat2, offs?, bias?): rows of self (or of the contraction) belong to groups that end
-// at offs, so they must be whole.
+// _grouped_mm(self, mat2, offs?, bias?): rows of self (or of the contraction) belong to groups that
+// end at offs, so they must be whole.
 ConcreteRule build_grouped(const Call& call, Words) {
   static const Notation kRowsByGroup = parse_notation("*t! k, *e! k n, ?e, ?+e n -> t n");
   static const Notation kBatch = parse_notation("*e m k, *e k n, ?e, ?+e n -> e m n");
-  static const Notation kColumnsByGroup = parse_notation("*e! m k, *k t!, ?e -> m t");
-  static const Notation kSums = parse_notation("*m t!, *t! n, ?e! -> e m n");
+  static const Notation kColumnsByGroup = parse_notation("*e! m k, *k t!, ?e, ?() -> m t");
+  static const Notation kSums = parse_notation("*m t!, *t! n, ?e!, ?() -> e m n");
   check_count(call, 2, 4);
   const std::size_t left = call.inputs[0].meta.sizes.size();
   const std::size_t right = call.inputs[1].meta.sizes.size();

@@ -15,8 +15,8 @@
 //   pointwise zero=NAME A     every kind passes for operand A if attribute NAME is 0
 //   pointwise view            the result is a view of the first operand
 //
-// Traps: a python number is one more term of a sum (x + 1 with x P would add it once a rank). Log and
-// sqrt increase, but one rank's part of a P(max) may lie outside their domain.
+// Traps: a python number is one more term of a sum (x + 1 with x P would add it once a rank). Log
+// and sqrt increase, but one rank's part of a P(max) may lie outside their domain.
 
 #include "hyper_parallel/rules/pointwise.h"
 

@@ -1,5 +1,5 @@
-// Random numbers: one draw for each element of the result, so every dim passes and the runtime draws
-// what one device would draw. Dropout is linear: all ranks of a P share one mask.
+// Random numbers: one draw for each element of the result, so every dim passes and the runtime
+// draws what one device would draw. Dropout is linear: all ranks of a P share one mask.
 
 #include "hyper_parallel/rules/families.h"
 #include "hyper_parallel/rules/pointwise.h"
@@ -47,8 +47,9 @@ constexpr Group kGroups[] = {
     {"dropout", "dropout"},
     {"dropout channels", "feature_dropout"},
     {"dropout native", "native_dropout"},
-    {"draw", "bernoulli bernoulli.Tensor bernoulli_.Tensor normal.Tensor_Tensor "
-             "normal.Tensor_float normal.float_Tensor poisson"},
+    {"draw",
+     "bernoulli bernoulli.Tensor bernoulli_.Tensor normal.Tensor_Tensor "
+     "normal.Tensor_float normal.float_Tensor poisson"},
     {"draw fill",
      "bernoulli.p bernoulli_.float cauchy_ exponential_ geometric_ log_normal_ normal_ "
      "normal_functional rand_like randint_like randint_like.low_dtype randn_like random_ "

@@ -6,8 +6,8 @@
 //   reduce count           as sum, but of something that is not linear in the operand
 //   reduce HANDLER/R       split: handler HANDLER, which gives R
 //
-// Traps: max over an empty piece fails; any and all are max and min of 0 and 1; the arg of a maximum
-// is not a partial value.
+// Traps: max over an empty piece fails; any and all are max and min of 0 and 1; the arg of a
+// maximum is not a partial value.
 
 #include <algorithm>
 
@@ -72,8 +72,8 @@ ConcreteRule build(const Call& call, Words words) {
   return std::move(r.rule);
 }
 
-// max.dim, min.dim, argmax, argmin, mode, median.dim, kthvalue: one dim, `n` results. Without a dim the
-// index counts in the flattened tensor, so nothing may be split.
+// max.dim, min.dim, argmax, argmin, mode, median.dim, kthvalue: one dim, `n` results. Without a dim
+// the index counts in the flattened tensor, so nothing may be split.
 ConcreteRule build_pick(const Call& call, Words words) {
   check_count(call, 1, 1);
   const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());

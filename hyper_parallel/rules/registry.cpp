@@ -152,7 +152,7 @@ void write_first(ConcreteRule& rule, const Call& call) {
   if (rule.outputs.empty() || !rule.writes.empty()) return;
   if (rule.outputs[0].sizes != call.inputs[0].meta.sizes) {
     throw UsageError(Message("HP-S006", place(call, 0) + " is written in place, but the result has "
-                                        "other sizes")
+                                                         "other sizes")
                          .fact("operand", to_string(call.inputs[0].meta))
                          .fact("result", hyper_parallel::to_string(rule.outputs[0].sizes)));
   }
@@ -209,11 +209,11 @@ const Row* find_row(std::string_view op) {
   }
   if (!name.base.ends_with("_") || name.base.ends_with("__")) return nullptr;
   name.base.pop_back();
-  if (const Row* row = registry.find(name.whole())) return row;
   if (name.overload == "Scalar" || name.overload == "Tensor") {  // pow_.Scalar, pow_.Tensor
-    return registry.find(name.base + ".Tensor_" + name.overload);
+    const Row* row = registry.find(name.base + ".Tensor_" + name.overload);
+    if (row != nullptr) return row;
   }
-  return nullptr;
+  return registry.find(name.whole());
 }
 
 std::vector<std::string> op_names() { return Registry::instance().names(); }

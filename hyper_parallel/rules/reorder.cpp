@@ -18,7 +18,8 @@ ConcreteRule take_dims(const Call& call, const std::vector<int>& from, bool view
   TensorMap out;
   for (int d : from) {
     out.sizes.push_back(d < 0 ? 1 : rule.inputs[0].sizes[static_cast<std::size_t>(d)]);
-    out.dims.push_back(d < 0 ? std::vector<int>{} : rule.inputs[0].dims[static_cast<std::size_t>(d)]);
+    out.dims.push_back(d < 0 ? std::vector<int>{}
+                             : rule.inputs[0].dims[static_cast<std::size_t>(d)]);
   }
   rule.inputs[0].linear = true;
   rule.partial = PartialRule::any;
@@ -49,8 +50,8 @@ ConcreteRule build_permute(const Call& call, Words) {
   std::vector<int> sorted = from;
   std::sort(sorted.begin(), sorted.end());
   if (sorted != identity(call)) {
-    throw UsageError(Message("HP-S004", call.op + ": dims are no permutation of the " +
-                                            std::to_string(ndim) + " dims"));
+    throw UsageError(Message(
+        "HP-S004", call.op + ": dims are no permutation of the " + std::to_string(ndim) + " dims"));
   }
   return take_dims(call, from);
 }
@@ -187,9 +188,8 @@ constexpr Group kGroups[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"complex", build_complex},     {"expand", build_expand},
-    {"movedim", build_movedim},     {"permute", build_permute},
-    {"same", build_same},           {"squeeze", build_squeeze},
+    {"complex", build_complex},     {"expand", build_expand},       {"movedim", build_movedim},
+    {"permute", build_permute},     {"same", build_same},           {"squeeze", build_squeeze},
     {"transpose", build_transpose}, {"unsqueeze", build_unsqueeze},
 };
 

@@ -169,8 +169,8 @@ std::optional<ReduceOp> cotangent(const ConcreteRule& rule, int input, int axis,
     return std::nullopt;
   }
   // Here ranks compute different things: each has its own contribution.
-  const bool splits = choice.kind == AxisChoice::Kind::factor &&
-                      holds(rule.inputs[at(input)], choice.factor);
+  const bool splits =
+      choice.kind == AxisChoice::Kind::factor && holds(rule.inputs[at(input)], choice.factor);
   return splits ? std::nullopt : std::optional(ReduceOp::sum);
 }
 

@@ -24,9 +24,9 @@ using Attr = std::variant<std::monostate, bool, std::int64_t, double, std::strin
 struct Operand {
   TensorMeta meta;
   const Layout* layout = nullptr;
-  bool present = true;   // false: an optional tensor that was not given
-  bool pinned = false;   // written in place: its layout must not change
-  std::string name;      // the argument's name, "tensors[2]" for a list member
+  bool present = true;  // false: an optional tensor that was not given
+  bool pinned = false;  // written in place: its layout must not change
+  std::string name;     // the argument's name, "tensors[2]" for a list member
 };
 
 /// One call of an op, as the caller wrote it: global shapes, layouts, attributes by name.
@@ -60,21 +60,21 @@ struct Factor {
   std::int64_t size = 1;
   FactorKind kind = FactorKind::pass;
   ReduceOp reduce = ReduceOp::sum;
-  std::int64_t block = 1;   // chunk boundaries only at multiples of it
-  std::string handler;      // not empty: where it is split the op is run by this handler
-  bool nonempty = false;    // no rank may hold an empty piece (max over nothing fails)
-  bool plain = false;       // its length differs from tensor to tensor: no blocks, no segments
+  std::int64_t block = 1;  // chunk boundaries only at multiples of it
+  std::string handler;     // not empty: where it is split the op is run by this handler
+  bool nonempty = false;   // no rank may hold an empty piece (max over nothing fails)
+  bool plain = false;      // its length differs from tensor to tensor: no blocks, no segments
 };
 
 /// How the dims of one tensor of the op are made of factors: for each dim the factors, major to
 /// minor; none for a dim that is whole in every strategy (a broadcast dim of size 1, say).
 struct TensorMap {
   std::vector<std::vector<int>> dims;
-  Shape sizes;              // global; for results this is what the op returns
+  Shape sizes;                  // global; for results this is what the op returns
   std::vector<Shape> segments;  // beside dims, or empty: a dim that is a row of parts of these
                                 // sizes, each cut on its own by the dim's one factor (cat, split)
-  bool linear = false;      // P passes through this operand, see `term`
-  int term = 0;             // the result is a sum of terms, each linear in each of its operands
+  bool linear = false;          // P passes through this operand, see `term`
+  int term = 0;                 // the result is a sum of terms, each linear in each of its operands
   bool addend = false;      // where the axis splits a sum this operand must be P(sum), or is masked
   bool shape_only = false;  // its values do not matter: any layout will do, P too
   bool ignore_pin = false;  // listed as written by the schema, but not written in this call
@@ -114,12 +114,12 @@ struct ConcreteRule {
   std::vector<Rewrite> rewrites;
   PartialRule partial = PartialRule::linear;
   ReduceOp partial_op = ReduceOp::sum;
-  std::string handler;       // not empty: always run by this handler, whatever is split
-  bool random = false;       // draws random numbers for each element of the result
-  bool aliases = false;      // results are views of the first operand
-  bool dynamic = false;      // result shapes depend on values: every factor is blocked
+  std::string handler;   // not empty: always run by this handler, whatever is split
+  bool random = false;   // draws random numbers for each element of the result
+  bool aliases = false;  // results are views of the first operand
+  bool dynamic = false;  // result shapes depend on values: every factor is blocked
   std::vector<std::pair<int, int>> writes;  // (input, output): one tensor, so one layout
-  std::vector<Part> parts;   // not empty: independent calls in one (foreach, fused), see Part
+  std::vector<Part> parts;  // not empty: independent calls in one (foreach, fused), see Part
 };
 
 /// One of the calls that a list op stands for: a rule over some operands and results of the whole.
@@ -139,9 +139,9 @@ struct Row {
 struct AxisChoice {
   enum class Kind : std::uint8_t { none, factor, partial };
   Kind kind = Kind::none;
-  int factor = -1;                 // kind factor
-  std::vector<char> partial_in;    // kind partial: which operands stay partial
-  ReduceOp op = ReduceOp::sum;     // kind partial
+  int factor = -1;               // kind factor
+  std::vector<char> partial_in;  // kind partial: which operands stay partial
+  ReduceOp op = ReduceOp::sum;   // kind partial
 };
 
 /// A change of one operand, with its reason and price.
@@ -149,25 +149,25 @@ struct Change {
   int input = 0;
   const Layout* from = nullptr;
   const Layout* to = nullptr;
-  double bytes = 0;      // moved by a rank
-  std::string reason;    // "axis tp splits the sum over k"
+  double bytes = 0;    // moved by a rank
+  std::string reason;  // "axis tp splits the sum over k"
 };
 
 /// The answer to forward and reverse inference.
 struct Inference {
-  std::vector<const Layout*> inputs;   // required; null for absent operands
+  std::vector<const Layout*> inputs;  // required; null for absent operands
   std::vector<const Layout*> outputs;
-  std::vector<Shape> output_sizes;     // global
-  std::vector<AxisChoice> choices;     // one an axis
+  std::vector<Shape> output_sizes;  // global
+  std::vector<AxisChoice> choices;  // one an axis
   std::vector<Rewrite> rewrites;
-  std::string handler;                 // empty: the op itself is run on local tensors
-  std::vector<Change> changes;         // inputs that must be redistributed
-  double bytes = 0;                    // all changes and the handler
+  std::string handler;          // empty: the op itself is run on local tensors
+  std::vector<Change> changes;  // inputs that must be redistributed
+  double bytes = 0;             // all changes and the handler
   bool random = false;
   bool aliases = false;
   bool dynamic = false;
-  std::vector<Inference> parts;        // beside ConcreteRule::parts; handler is then "each", or
-                                       // empty if no part has one
+  std::vector<Inference> parts;  // beside ConcreteRule::parts; handler is then "each", or
+                                 // empty if no part has one
 };
 
 /// Look the row of `op` up ("aten::mm" or "aten::sum.dim_IntList"); null if there is none.

@@ -149,7 +149,8 @@ ConcreteRule build_repeat(const Call& call, Words) {
   return rule;
 }
 
-// repeat_interleave by one number: dim d becomes [d, times]; without a dim, of the flattened tensor.
+// repeat_interleave by one number: dim d becomes [d, times]; without a dim, of the flattened
+// tensor.
 ConcreteRule build_interleave(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, false);
   const std::vector<int> factors = spread(rule, 0);
@@ -184,7 +185,8 @@ ConcreteRule build_unfold(const Call& call, Words) {
   std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
   const std::int64_t window = call.integer("size", 1);
   const std::int64_t step = std::max<std::int64_t>(call.integer("step", 1), 1);
-  if (window > size) throw_sizes(call, 0, static_cast<std::size_t>(dim), size, window, "the window");
+  if (window > size)
+    throw_sizes(call, 0, static_cast<std::size_t>(dim), size, window, "the window");
   size = (size - window) / step + 1;
   out.sizes.push_back(window);
   out.dims.emplace_back();
@@ -241,11 +243,16 @@ constexpr Group kGroups[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"diagonal", build_diagonal}, {"flip_or_roll", build_moved},
-    {"pad", build_pad},           {"repeat", build_repeat},
-    {"repeat_interleave", build_interleave}, {"select", build_select},
-    {"slice", build_slice},       {"strided", build_strided},
-    {"triangle", build_triangle}, {"unfold", build_unfold},
+    {"diagonal", build_diagonal},
+    {"flip_or_roll", build_moved},
+    {"pad", build_pad},
+    {"repeat", build_repeat},
+    {"repeat_interleave", build_interleave},
+    {"select", build_select},
+    {"slice", build_slice},
+    {"strided", build_strided},
+    {"triangle", build_triangle},
+    {"unfold", build_unfold},
 };
 
 }  // namespace

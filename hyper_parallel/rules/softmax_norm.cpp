@@ -67,8 +67,8 @@ ConcreteRule build_group_norm(const Call& call, Words) {
   return rule;
 }
 
-// batch_norm(input [n, c, ...], weight?, bias?, running_mean?, running_var?): channels pass; the rest
-// passes too unless the statistics are taken from this batch.
+// batch_norm(input [n, c, ...], weight?, bias?, running_mean?, running_var?): channels pass; the
+// rest passes too unless the statistics are taken from this batch.
 ConcreteRule build_batch_norm(const Call& call, Words) {
   check_count(call, 1, 5);
   ConcreteRule rule = start(call);

@@ -45,8 +45,8 @@ void read_splits(const ConcreteRule& rule, const TensorMap& map, OperandState& s
     for (int axis : s.axes) state.axes[at(axis)].kind = Has::Kind::foreign;
     for (const auto& [factor, cut] : reading.cuts) {
       for (int axis : cut.axes) {
-        state.axes[at(axis)] = {.kind = Has::Kind::factor, .factor = factor,
-                                .recut = !reading.exact};
+        state.axes[at(axis)] = {
+            .kind = Has::Kind::factor, .factor = factor, .recut = !reading.exact};
       }
       if (reading.exact) state.cuts.emplace_back(factor, cut);
     }

@@ -59,8 +59,8 @@ struct Assembled {
   double extra = 0;  // bytes for boundaries and orders that must change beside the axes' prices
 };
 
-/// Nothing if there are no such layouts, an operand that is written in place would change, some rank
-/// would get nothing where that is not allowed, or two handlers meet; `why` then says which.
+/// Nothing if there are no such layouts, an operand that is written in place would change, some
+/// rank would get nothing where that is not allowed, or two handlers meet; `why` then says which.
 /// `wanted` (one a factor, or empty) fixes orders, blocks and segments.
 std::optional<Assembled> assemble(const ConcreteRule& rule, const Call& call,
                                   const std::vector<OperandState>& states,

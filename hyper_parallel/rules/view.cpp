@@ -1,7 +1,8 @@
 // Ops that only name the same elements otherwise: every kind of partial passes.
 //
 // A reshape is a factorisation of both shapes: the finest one in which each dim of either side is a
-// product of neighbouring factors. [6, 4] -> [2, 3, 4] has factors 2, 3, 4. Where the shapes do not nest
+// product of neighbouring factors. [6, 4] -> [2, 3, 4] has factors 2, 3, 4. Where the shapes do not
+// nest
 // ([6, 4] -> [4, 6]) a common major factor (here 2) still passes and the rest is whole.
 
 #include <algorithm>
@@ -115,12 +116,9 @@ ConcreteRule build_flatten(const Call& call, Words) {
 }
 
 constexpr Row kRows[] = {
-    {"aten::_reshape_alias", "view size"},
-    {"aten::_unsafe_view", "view size"},
-    {"aten::flatten.using_ints", "flatten"},
-    {"aten::ravel", "flatten"},
-    {"aten::reshape", "view shape"},
-    {"aten::view", "view size"},
+    {"aten::_reshape_alias", "view size"},   {"aten::_unsafe_view", "view size"},
+    {"aten::flatten.using_ints", "flatten"}, {"aten::ravel", "flatten"},
+    {"aten::reshape", "view shape"},         {"aten::view", "view size"},
 };
 
 constexpr NamedBuilder kBuilders[] = {{"flatten", build_flatten}, {"view", build_view}};

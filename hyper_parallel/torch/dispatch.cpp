@@ -3,6 +3,7 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/frame.h"
+#include "hyper_parallel/torch/random.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -105,6 +106,8 @@ void dispatch(Frame& frame) {
   }
   if (plan->plain_write) {
     run_on_plain(frame, operands);
+  } else if (plan->inference.random) {
+    run_random(frame, *plan, operands);
   } else {
     run_plan(frame, *plan, operands);
   }

@@ -1,7 +1,10 @@
-// Scaled dot-product attention where the query sequence is cut and keys and values are whole. The
-// op itself runs on the own queries; only causal masks and whole mask rows need care.
+// Scaled dot-product attention where the query sequence is cut, or the query heads are cut across
+// their groups, and keys and values are whole. The op itself runs on the own queries; causal masks,
+// whole mask rows and the key head of each own query head need care.
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/floor_divide.h>
+#include <ATen/ops/index_select.h>
 
 #include <algorithm>
 
@@ -9,7 +12,28 @@
 
 namespace hyper_parallel::torch_layer::handlers {
 
+namespace {
+
+// Own query heads that start or end inside a group cannot be paired with keys by counting: give
+// each its own key and value head.
+void pair_heads(HandlerCall& c) {
+  const int dim = static_cast<int>(c.sizes("query").size()) - 3;
+  if (dim < 0 || !c.boolean("enable_gqa", false)) return;
+  const LocalDim heads = c.dim_of("query", dim);
+  const std::int64_t keys = c.sizes("key")[static_cast<std::size_t>(dim)];
+  if (heads.is_whole() || !c.dim_of("key", dim).is_whole() || heads.size == keys) return;
+  const at::Tensor key = c.tensor("key");
+  const at::Tensor own =
+      global_indices(heads, key.device()).floor_divide(heads.size / keys);
+  c.set("key", at::index_select(key, dim, own));
+  c.set("value", at::index_select(c.tensor("value"), dim, own));
+  c.set("enable_gqa", false);
+}
+
+}  // namespace
+
 void sdpa(HandlerCall& c) {
+  pair_heads(c);
   const int row_dim = static_cast<int>(c.sizes("query").size()) - 2;
   const LocalDim rows = c.dim_of("query", row_dim);
   if (rows.is_whole()) return c.call();

@@ -1,5 +1,7 @@
 #include "hyper_parallel/torch/local_world.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -151,6 +153,9 @@ LocalWorld::LocalWorld(int size, std::chrono::milliseconds timeout)
                          .fact("timeout", std::to_string(timeout.count()) + " ms"));
   }
   ranks_.resize(static_cast<std::size_t>(size));
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  generator_state_ = generator.get_state();
 }
 
 LocalWorld::~LocalWorld() = default;

@@ -109,7 +109,12 @@ rules::Call make_call(const Frame& f, const Operands& operands) {
   for (std::size_t i = 0; i < f.count(); ++i) {
     const OpInfo::Argument& a = f.info.arguments[i];
     if (!a.tensor && !a.list) {
-      if (a.keyed) call.attrs.emplace(schema[i].name(), attribute(schema[i], f.argument(i)));
+      if (a.keyed) {
+        call.attrs.emplace(schema[i].name(), attribute(schema[i], f.argument(i)));
+      } else if (f.argument(i).isDouble()) {
+        // The key tells 0 from other numbers, so a rule may ask that and no more.
+        call.attrs.emplace(schema[i].name(), f.argument(i).toDouble() == 0 ? 0.0 : 1.0);
+      }
       continue;
     }
     std::size_t members = 0;

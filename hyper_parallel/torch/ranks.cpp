@@ -1,5 +1,7 @@
 #include "hyper_parallel/torch/ranks.h"
 
+#include "hyper_parallel/torch/rank_stream.h"
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -200,6 +202,7 @@ RankScope::RankScope(const std::shared_ptr<LocalWorld>& world, int rank,
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   at::set_num_threads(intra_op_threads);
   local_rank = make_local_rank(world, rank);
+  begin_rank_stream(world->generator_state());
 }
 
 RankScope::~RankScope() { local_rank.reset(); }

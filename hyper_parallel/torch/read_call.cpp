@@ -21,7 +21,12 @@ enum Tag : std::uint64_t {
   kString,
   kInts,
   kUnkeyed,
+  kZero,
 };
+
+bool is_zero(const c10::IValue& v) {
+  return (v.isDouble() && v.toDouble() == 0) || (v.isInt() && v.toInt() == 0);
+}
 
 void add_sizes(const at::Tensor& t, PlanKey& key) {
   const auto sizes = t.sizes();
@@ -122,8 +127,8 @@ void read_call(const Frame& f, Operands& operands, PlanKey& key) {
     } else if (a.keyed) {
       add_value(v, key);
     } else {
-      // Whether it is given matters; what it is does not.
-      key.push_back(v.isNone() ? kNone : kUnkeyed);
+      // Whether it is given and whether it is 0 matters (a dropout rate); what it is does not.
+      key.push_back(v.isNone() ? kNone : is_zero(v) ? kZero : kUnkeyed);
     }
   }
 }

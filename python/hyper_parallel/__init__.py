@@ -9,7 +9,7 @@ from hyper_parallel.grad import checking, no_grad_sync, parallelize_value_and_gr
 from hyper_parallel.layout import Layout
 from hyper_parallel.mesh import DeviceMesh, init_device_mesh
 from hyper_parallel.placement import Partial, Placement, Replicate, Shard
-from hyper_parallel.ranks import init_process_group, rank, run_local, world_size
+from hyper_parallel.ranks import init_process_group, manual_seed, rank, run_local, world_size
 from hyper_parallel.report import CommReport, CommRow, comm_report, explain
 from hyper_parallel.sharding import shard, shard_module
 from hyper_parallel.verifier import verify
@@ -36,6 +36,7 @@ __all__ = [
     "full",
     "init_device_mesh",
     "init_process_group",
+    "manual_seed",
     "no_grad_sync",
     "ones",
     "parallelize_value_and_grad",

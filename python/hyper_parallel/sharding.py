@@ -29,7 +29,7 @@ def shard_module(
     sharding_plan: Mapping[str, Mapping[str, Any]],
     *,
     device_mesh: Any = None,
-    src_data_rank: int | None = None,
+    src_data_rank: int | None = 0,
 ) -> M:
     """Lay a model out over a mesh, in place, or wrap a function.
 
@@ -95,7 +95,7 @@ def shard(
     sharding_plan: Mapping[str, Mapping[str, Any]],
     *,
     device_mesh: Any = None,
-    src_data_rank: int | None = None,
+    src_data_rank: int | None = 0,
 ) -> M:
     """Do what ``shard_module`` does; its older name."""
     return shard_module(model, sharding_plan, device_mesh=device_mesh, src_data_rank=src_data_rank)

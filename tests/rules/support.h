@@ -15,8 +15,8 @@ namespace hyper_parallel::rules::test {
 using Attrs = std::map<std::string, Attr, std::less<>>;
 using Ints = std::vector<std::int64_t>;
 
-/// Operands: `f32[8, 16] S(0) R`, `f32[8, 16]` (plain), `-` (absent); a leading `!` pins one. A list argument
-/// is `{f32[8] S(0); f32[8] R}`.
+/// Operands: `f32[8, 16] S(0) R`, `f32[8, 16]` (plain), `-` (absent); a leading `!` pins one. A
+/// list argument is `{f32[8] S(0); f32[8] R}`.
 Call call(std::string_view op, std::string_view mesh, const std::vector<std::string>& operands,
           Attrs attrs = {});
 

@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "hyper_parallel/torch/local_world.h"
+#include "hyper_parallel/torch/rank_stream.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;
@@ -93,6 +94,7 @@ void init_ranks(py::module_& m) {
   m.def("_rank", [] { return current_rank().rank(); });
   m.def("_world_size", [] { return current_rank().world_size(); });
   m.def("_context_generation", [] { return context_generation(); });
+  m.def("_seed_rank_stream", &seed_rank_stream, py::arg("seed"));
   m.def("_inside_run_local", [] { return inside_run_local(); });
   m.def(
       "_group_name", [](const std::vector<int>& ranks) { return current_rank().group_name(ranks); },

@@ -1,0 +1,150 @@
+#include "hyper_parallel/torch/random.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
+
+#include <mutex>
+#include <optional>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/torch/bridge.h"
+#include "hyper_parallel/torch/rank_stream.h"
+#include "hyper_parallel/torch/redistribute.h"
+
+namespace hyper_parallel::torch_layer {
+namespace {
+
+thread_local at::Tensor stream;  // the state of this rank thread's generator; undefined elsewhere
+
+// Puts this rank's stream in place of torch's default generator while one op draws.
+class Drawing {
+ public:
+  Drawing() {
+    if (!stream.defined()) return;  // a process of its own: the default generator is its stream
+    lock_.emplace(mutex());
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    std::lock_guard<std::mutex> guard(generator.mutex());
+    before_ = generator.get_state();
+    generator.set_state(stream);
+  }
+  ~Drawing() {
+    if (!lock_) return;
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    std::lock_guard<std::mutex> guard(generator.mutex());
+    stream = generator.get_state();
+    generator.set_state(before_);
+  }
+  Drawing(const Drawing&) = delete;
+  Drawing& operator=(const Drawing&) = delete;
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex instance;
+    return instance;
+  }
+  std::optional<std::lock_guard<std::mutex>> lock_;
+  at::Tensor before_;
+};
+
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+std::string base_name(const OpInfo& info) { return info.name.substr(0, info.name.find('.')); }
+
+// The factor of each element, 0 or 1 / (1 - p): the same numbers as in dropout of the whole.
+at::Tensor dropout_factor(const Frame& f, const OpPlan& plan, const at::Tensor& t) {
+  at::NoGradGuard no_grad;
+  const double p = f.argument(1).toDouble();
+  at::Tensor whole;
+  {
+    Drawing drawing;
+    whole = at::dropout(at::ones(t.sizes(), impl_of(t)->local().options()), p, true);
+  }
+  return move(whole, Layout::replicated(plan.mesh), plan.outputs[0], t.sizes());
+}
+
+void run_dropout(Frame& f, const OpPlan& plan, Operands& operands, bool in_place) {
+  const at::Tensor t = operands.tensors[0];
+  at::Tensor local = local_for_use(t);
+  if (plan.inputs[0].plan) local = redistribute(plan.inputs[0].plan, local);
+  const at::Tensor factor = dropout_factor(f, plan, t);
+  at::Tensor result;
+  if (in_place) {
+    local.mul_(factor);
+    refresh(t, local, impl_of(t)->layout(), t.sizes());
+    result = t;
+  } else {
+    result = wrap(at::mul(local, factor), plan.outputs[0], t.sizes());
+  }
+  f.stack->erase(f.stack->begin() + static_cast<std::ptrdiff_t>(f.base), f.stack->end());
+  f.stack->push_back(result);
+}
+
+// Operands whose values matter come whole; those that only lend their shape are empty.
+at::Tensor whole_operand(const at::Tensor& t, bool shape_only) {
+  if (!is_dtensor(t)) return t;
+  if (shape_only) return at::empty(t.sizes(), impl_of(t)->local().options());
+  const Layout* layout = impl_of(t)->layout();
+  return move(local_for_use(t), layout, Layout::replicated(layout->mesh()), t.sizes());
+}
+
+}  // namespace
+
+void begin_rank_stream(const at::Tensor& state) {
+  stream = state.defined() ? state.clone() : at::Tensor();
+}
+
+void seed_rank_stream(std::uint64_t seed) {
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  stream = generator.get_state();
+}
+
+void run_random(Frame& f, const OpPlan& plan, Operands& operands) {
+  const std::string name = base_name(f.info);
+  if (name == "aten::dropout" || name == "aten::dropout_") {
+    return run_dropout(f, plan, operands, name == "aten::dropout_");
+  }
+  const bool in_place = f.info.writes;
+  const bool shape_only = in_place || ends_with(name, "_like");
+  if (f.info.has_out || operands.tensors.empty()) {
+    throw UnsupportedError(Message("HP-D016", f.info.name + " with out= draws no numbers here")
+                               .hint("use the form that returns a new tensor"));
+  }
+  const at::Tensor self = operands.tensors[0];
+  std::size_t k = 0;
+  for (std::size_t i = 0; i < f.count(); ++i) {
+    if (!f.info.arguments[i].tensor) continue;
+    if (operands.tensors[k].defined()) {
+      f.argument(i) = whole_operand(operands.tensors[k], shape_only && k == 0);
+    }
+    ++k;
+  }
+  {
+    Drawing drawing;
+    f.op.callBoxed(f.stack);
+  }
+  const std::size_t first = f.stack->size() - f.info.written_return.size();
+  for (std::size_t r = 0; r < f.info.written_return.size(); ++r) {
+    c10::IValue& v = (*f.stack)[first + r];
+    if (!v.isTensor() || !v.toTensor().defined()) continue;
+    const at::Tensor whole = v.toTensor();
+    const Layout* layout = in_place ? impl_of(self)->layout() : plan.outputs[r];
+    const at::Tensor part = move(whole, Layout::replicated(plan.mesh), layout, whole.sizes());
+    if (in_place) {
+      at::Tensor target = local_for_use(self);
+      target.copy_(part);
+      refresh(self, target, layout, self.sizes());
+      v = self;
+    } else {
+      v = wrap(part, layout, whole.sizes());
+    }
+  }
+}
+
+}  // namespace hyper_parallel::torch_layer

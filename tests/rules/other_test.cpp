@@ -1,0 +1,38 @@
+#include "tests/rules/support.h"
+
+namespace hyper_parallel::rules::test {
+
+TEST_SUITE("OtherRules") {
+  TEST_CASE("CountsInFixedBinsAddUp") {
+    CHECK(
+        forward("aten::histc", "x=2", {"f32[8, 6] S(0)"},
+                {{"bins", std::int64_t{10}}, {"min", std::int64_t{0}}, {"max", std::int64_t{9}}}) ==
+        "S(0) -> P(sum)");
+    CHECK(
+        forward("aten::histc", "x=2", {"f32[8, 6] S(0)"},
+                {{"bins", std::int64_t{10}}, {"min", std::int64_t{0}}, {"max", std::int64_t{0}}}) ==
+        "R -> R");
+  }
+
+  TEST_CASE("TransformsAndSolvesPassBatches") {
+    CHECK(forward("aten::_fft_c2c", "x=2", {"c64[8, 6] S(0)"}, {{"dim", Ints{1}}}) ==
+          "S(0) -> S(0)");
+    CHECK(forward("aten::_fft_c2c", "x=2", {"c64[8, 6] S(1)"}, {{"dim", Ints{1}}}) == "R -> R");
+    CHECK(forward("aten::linalg_solve_triangular", "x=2",
+                  {"f32[2, 4, 4] S(0)", "f32[2, 4, 3] R"}) == "S(0), S(0) -> S(0)");
+    CHECK(forward("aten::linalg_cross", "x=2", {"f32[4, 3] S(0)", "f32[4, 3] S(0)"},
+                  {{"dim", std::int64_t{-1}}}) == "S(0), S(0) -> S(0)");
+  }
+
+  TEST_CASE("GroupedProductsByTheirDims") {
+    CHECK(result_sizes("aten::_grouped_mm", {"f32[16, 8]", "f32[4, 8, 6]", "i32[4]", "-"}) ==
+          "[16, 6]");
+    CHECK(result_sizes("aten::_grouped_mm", {"f32[8, 16]", "f32[16, 6]", "i32[4]", "-"}) ==
+          "[4, 8, 6]");
+    CHECK(forward("aten::_grouped_mm", "x=2",
+                  {"f32[16, 8] S(1)", "f32[4, 8, 6] S(1)", "i32[4]", "-"}) ==
+          "S(1), S(1), R, - -> P(sum)");
+  }
+}
+
+}  // namespace hyper_parallel::rules::test
