@@ -20,6 +20,8 @@ std::uint64_t next_id() {
 /// Plans by a hash that `same` refines. The oldest one leaves when it is full.
 class Cache {
  public:
+  Cache() { entries_.reserve(kMostPlans + 1); }  // never rehashed: `order_` holds iterators
+
   template <class Same>
   std::shared_ptr<const Plan> find(std::size_t hash, Same same) const {
     std::shared_lock lock(mutex_);

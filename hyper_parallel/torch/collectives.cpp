@@ -4,7 +4,6 @@
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
 
-#include <algorithm>
 #include <string>
 
 #include "hyper_parallel/core/error.h"
@@ -57,10 +56,7 @@ at::Tensor contiguous(const at::Tensor& x) { return x.is_neg() ? x.resolve_neg()
 Group group_along(const Mesh* mesh, const std::vector<int>& axes) {
   RankContext& me = current_rank();
   const std::vector<int> ranks = mesh->group(axes, me.rank());
-  const auto here = std::find(ranks.begin(), ranks.end(), me.rank());
-  return {.name = me.group_name(ranks),
-          .size = static_cast<std::int64_t>(ranks.size()),
-          .index = here - ranks.begin()};
+  return {.name = me.group_name(ranks), .size = static_cast<std::int64_t>(ranks.size())};
 }
 
 at::Tensor all_reduce(const at::Tensor& x, ReduceOp op, const Group& group) {

@@ -15,7 +15,6 @@ namespace hyper_parallel::torch_layer {
 struct Group {
   c10::IValue name;  // for functional collectives
   std::int64_t size = 0;
-  std::int64_t index = 0;  // of the calling rank
 };
 
 /// The group that the calling rank reaches along `axes`, major to minor.

@@ -48,6 +48,10 @@ std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& permutation) 
   return out;
 }
 
+at::Tensor view(const at::Tensor& x, const Shape& shape) {
+  return x.sizes() == c10::IntArrayRef(shape) ? x : x.view(shape);
+}
+
 std::optional<Grid> grid_of(const Pieces& pieces, const std::vector<std::int64_t>& group_sizes,
                             const std::vector<std::vector<int>>& split_axes) {
   const Shape& block = pieces.largest;
@@ -211,12 +215,6 @@ at::Tensor pad_to(const at::Tensor& x, const Shape& shape) {
   return at::constant_pad_nd(x, amounts, 0);
 }
 
-std::int64_t Pieces::numel() const {
-  std::int64_t out = 0;
-  for (const Shape& shape : shapes) out += product(shape);
-  return out;
-}
-
 Pieces pieces_of(Shape tensor, std::vector<Region> places,
                  const std::vector<std::int64_t>& group_sizes,
                  const std::vector<std::vector<int>>& split_axes) {
@@ -237,12 +235,12 @@ Pieces pieces_of(Shape tensor, std::vector<Region> places,
 }
 
 at::Tensor to_buffer(const at::Tensor& x, const Grid& grid) {
-  if (grid.same_memory) return x.contiguous().view(grid.buffer);
+  if (grid.same_memory) return view(x.contiguous(), grid.buffer);
   return x.view(grid.tensor_axes).permute(grid.to_buffer).reshape(grid.buffer);
 }
 
 at::Tensor to_tensor(const at::Tensor& buffer, const Grid& grid) {
-  if (grid.same_memory) return buffer.view(grid.tensor);
+  if (grid.same_memory) return view(buffer, grid.tensor);
   return buffer.view(grid.buffer_axes).permute(grid.to_tensor).reshape(grid.tensor);
 }
 

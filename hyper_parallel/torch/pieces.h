@@ -55,8 +55,6 @@ struct Pieces {
   bool rows = false;   // the pieces in order are the tensor, cut along dim 0
   int along = -1;      // the pieces are one interval each, side by side in this dim
   std::optional<Grid> grid = std::nullopt;  // if they are equal and form a grid
-
-  std::int64_t numel() const;  // all of them
 };
 
 /// `split_axes[d]` are the places in `group_sizes` of the axes that cut dim d, major to minor.

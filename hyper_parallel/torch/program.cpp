@@ -61,17 +61,30 @@ class Builder {
       case StepKind::all_reduce:
         action_.idle = product(action_.before) == 0;
         break;
-      case StepKind::scale:
       case StepKind::own:
+        action_.first = std::all_of(step_.axes.begin(), step_.axes.end(), [&](int axis) {
+          return here_[static_cast<std::size_t>(axis)] == 0;
+        });
+        break;
+      case StepKind::scale:
         break;
     }
-    const bool needs_group = step_.kind == StepKind::own || (step_.communicates() && !action_.idle);
-    if (needs_group) action_.group = group_along(mesh_, step_.axes);
+    if (step_.communicates() && !action_.idle) action_.group = group_along(mesh_, step_.axes);
+    forget_ranks(action_.out);
+    forget_ranks(action_.in);
     return std::move(action_);
   }
 
  private:
   std::size_t ranks() const { return static_cast<std::size_t>(product(group_sizes_)); }
+
+  /// Where all is regular, nothing is looked up rank by rank: large groups take no memory then.
+  void forget_ranks(Pieces& p) const {
+    const bool exchanges = step_.kind == StepKind::all_to_all || step_.kind == StepKind::permute;
+    if (!p.grid && !(exchanges ? p.rows : action_.tail_padded)) return;
+    p.places.clear();
+    p.shapes.clear();
+  }
 
   /// The coordinate of rank `k` of the group.
   std::vector<int> member(std::size_t k) const {
@@ -305,8 +318,7 @@ at::Tensor before_collective(const Action& a, const at::Tensor& x) {
       return pad_to(x, a.part);
     case StepKind::reduce_scatter: {
       if (a.out.grid) return to_buffer(x, *a.out.grid);
-      if (a.tail_padded)
-        return pad_rows(x, a.part[0] * static_cast<std::int64_t>(a.out.places.size()));
+      if (a.tail_padded) return pad_rows(x, a.part[0] * a.group.size);
       std::vector<at::Tensor> parts;
       for (const Region& place : a.out.places) parts.push_back(pad_to(take(x, place), a.part));
       return at::cat(parts);
@@ -348,7 +360,7 @@ at::Tensor run(const Action& a, const at::Tensor& x) {
     case StepKind::scale:
       return at::mul(x, a.factor);
     case StepKind::own:
-      return a.group.index == 0 ? x : at::zeros_like(x);
+      return a.first ? x : at::zeros_like(x);
     default:
       break;
   }

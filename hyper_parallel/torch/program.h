@@ -22,9 +22,10 @@ struct Action {
   plan::StepKind kind = plan::StepKind::cut;
   ReduceOp op = ReduceOp::sum;
   double factor = 1;
-  Group group;        // of steps that communicate, and of own
-  bool idle = false;  // nothing to send in this rank's group
-  Shape before;       // shapes of the local tensor
+  Group group;         // of steps that communicate
+  bool first = false;  // own: this rank keeps its value
+  bool idle = false;   // nothing to send in this rank's group
+  Shape before;        // shapes of the local tensor
   Shape after;
   Shape part;  // what one rank sends (gather) or gets (reduce-scatter)
   Pieces out;

@@ -29,6 +29,16 @@ bool is_identity(const plan::Plan& plan) { return plan.steps.empty() && plan.met
 at::Tensor redistribute_in(const std::shared_ptr<const plan::Plan>& plan, const at::Tensor& local,
                            std::optional<at::ScalarType> backward_dtype, bool backward);
 
+/// Forward mode: the map is linear, so the tangent of `local` takes the same way to `out`.
+at::Tensor with_tangent(const std::shared_ptr<const plan::Plan>& plan, const at::Tensor& local,
+                        const at::Tensor& out) {
+  const at::Tensor& tangent = local._fw_grad(0);
+  if (!tangent.defined()) return out;
+  plan->from->dual();  // throws if the map is not linear
+  out._set_fw_grad(redistribute_in(plan, tangent, std::nullopt, false), 0, false);
+  return out;
+}
+
 struct RedistributeBackward final : torch::autograd::Node {
   std::shared_ptr<const plan::Plan> plan;  // the transposed one
   std::optional<at::ScalarType> dtype;
@@ -55,7 +65,7 @@ at::Tensor redistribute_in(const std::shared_ptr<const plan::Plan>& plan, const 
   if (is_identity(*plan)) return local;
   const std::shared_ptr<Program> program = program_of(*plan);
   if (!torch::autograd::compute_requires_grad(local)) {
-    return run_steps(*plan, *program, local, backward);
+    return with_tangent(plan, local, run_steps(*plan, *program, local, backward));
   }
   if (program->transposed == nullptr) program->transposed = plan::transposed(plan);
   auto node = c10::make_intrusive<RedistributeBackward>();
@@ -68,7 +78,7 @@ at::Tensor redistribute_in(const std::shared_ptr<const plan::Plan>& plan, const 
   node->add_next_edge(torch::autograd::impl::gradient_edge(local));
   at::Tensor out = run_steps(*plan, *program, local, backward);
   torch::autograd::set_history(out, node);
-  return out;
+  return with_tangent(plan, local, out);
 }
 
 }  // namespace

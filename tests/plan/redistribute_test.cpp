@@ -203,6 +203,19 @@ TEST_CASE("plans are shared and keep their identity") {
   CHECK(back->from == Layout::get(a->to->mesh(), std::vector{Placement::partial()}));
 }
 
+TEST_CASE("the oldest plans leave the cache and stay valid") {
+  const auto first = plan_of("f32[12345] on tp=4: S(0)", "R");
+  const auto back = plan::transposed(first);
+  for (std::int64_t size = 1; size < 20000; ++size) {
+    plan::redistribute(first->from, first->to, {{size, 4}, DType::f32});
+  }
+  const auto again = plan_of("f32[12345] on tp=4: S(0)", "R");
+  CHECK(again->id != first->id);
+  CHECK(to_string(*again) == to_string(*first));
+  CHECK(plan::transposed(first) == back);
+  CHECK(plan::transposed(again) != back);
+}
+
 TEST_CASE("planning is safe for threads") {
   const Mesh* mesh = parse_mesh("dp=2 tp=2");
   const auto layouts = test::all_layouts(mesh, 2, {ReduceOp::sum});

@@ -2,12 +2,17 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_make_dual.h>
+#include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/forward_grad.h>
+
+#include <set>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
@@ -177,6 +182,21 @@ TEST_CASE("the dtype of the backward reduction is that asked for") {
   });
 }
 
+TEST_CASE("tangents of forward mode take the same way") {
+  const PlanPtr plan = plan_of("f64[4] on tp=2: P(sum)", "S(0)");
+  // Levels are one number for the process: one for all ranks.
+  const auto level = torch::autograd::ForwardADLevel::get_next_idx();
+  on_ranks(2, [&]() -> std::string {
+    const at::Tensor tangent = at::arange(4, at::kDouble) * (1 + current_rank().rank());
+    const at::Tensor x = at::_make_dual(at::ones({4}, at::kDouble), tangent, 0);
+    const auto [value, out] = at::_unpack_dual(redistribute(plan, x), 0);
+    if (!at::equal(value, at::ones({2}, at::kDouble) * 2)) return "value";
+    const at::Tensor expected = at::arange(4, at::kDouble) * 3;
+    return at::equal(out, expected.narrow(0, 2 * current_rank().rank(), 2)) ? "" : "tangent";
+  });
+  torch::autograd::ForwardADLevel::release_idx(level);
+}
+
 TEST_CASE("no graph where none is wanted") {
   const PlanPtr plan = plan_of("f32[2] on tp=2: P(sum)", "R");
   on_ranks(2, [&]() -> std::string {
@@ -202,8 +222,11 @@ TEST_CASE("nothing to do gives the tensor itself; a cut shares no memory") {
 
 struct Seen {
   std::vector<std::string> lines;
-  CommObserver observer = [this](const plan::Step& step, const TensorMeta& meta, bool backward) {
+  std::set<int> joined;
+  CommObserver observer = [this](const plan::Step& step, const TensorMeta& meta, bool backward,
+                                 int number) {
     lines.push_back(to_string(step) + " of " + to_string(meta) + (backward ? " back" : ""));
+    if (number != 0) joined.insert(number);
   };
   const CommObserver* before = set_comm_observer(&observer);
   ~Seen() { set_comm_observer(before); }
@@ -250,11 +273,13 @@ TEST_CASE("several plans at once give what each gives alone") {
       locals.push_back(at::arange(count, at::kDouble).view(shape) * (1 + current_rank().rank()));
     }
     std::size_t steps = 0;
+    std::size_t collectives = 0;
     std::vector<at::Tensor> joined;
     {
       Seen seen;
       joined = execute_coalesced(plans, locals);
       steps = seen.lines.size();
+      collectives = seen.joined.size();
     }
     std::size_t expected_steps = 0;
     for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -263,6 +288,8 @@ TEST_CASE("several plans at once give what each gives alone") {
       if (plans[i] != nullptr && plans[i]->meta.numel() != 0)
         expected_steps += plans[i]->steps.size();
     }
+    // All-reduces, gathers and reduce-scatters over dp; the others have no partner.
+    if (collectives != 3) return std::to_string(collectives) + " joined collectives";
     if (joined.back().is_same(locals.back()) == false) return "null plan";
     return steps == expected_steps ? "" : std::to_string(steps) + " steps seen";
   });
