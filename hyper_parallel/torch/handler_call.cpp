@@ -50,7 +50,8 @@ const c10::IValue* HandlerCall::find(std::string_view name) const {
   const auto at = position(name);
   if (!at) return nullptr;
   const c10::IValue& v = (*stack_)[base_ + *at];
-  return v.isNone() ? nullptr : &v;
+  // C++ callers give an undefined tensor for an absent one.
+  return v.isNone() || (v.isTensor() && !v.toTensor().defined()) ? nullptr : &v;
 }
 
 at::Tensor HandlerCall::tensor(std::string_view name) const {

@@ -32,7 +32,7 @@ class HandlerCall {
   const Mesh* mesh() const { return plan_.mesh; }
   std::size_t returns() const { return op_.schema().returns().size(); }
 
-  /// Null if the op has no such argument, or if it is None.
+  /// Null if the op has no such argument, or if it is None or an undefined tensor.
   const c10::IValue* find(std::string_view name) const;
 
   /// Undefined if absent.

@@ -58,7 +58,7 @@ at::Tensor* find_member(nn::Module& module, const std::string& name) {
                                                                                        name);
 }
 
-/// A name of a parameter; tied ones have several.
+/// A name of a parameter, and where its tensor is kept.
 struct Place {
   std::string name;
   at::Tensor* listed = nullptr;
@@ -73,6 +73,12 @@ void collect(nn::Module& module, const std::string& prefix, std::vector<Place>& 
   for (auto& child : module.named_children()) {
     collect(*child.value(), prefix + child.key() + ".", places);
   }
+}
+
+// The two differ after `head->weight = embed->weight`: the list then keeps a tensor of no use.
+std::vector<at::Tensor*> handles(const Place& place) {
+  if (place.member == nullptr || place.member->is_same(*place.listed)) return {place.listed};
+  return {place.listed, place.member};
 }
 
 void check_place(const Place& place, const Mesh* mesh, const Layout* layout) {
@@ -111,42 +117,48 @@ void shard_parameters(nn::Module& module, const Mesh* mesh, const ParameterPlan&
   struct Target {
     const Layout* layout = nullptr;
     const std::string* name = nullptr;
-    at::Tensor value;
+    at::Tensor before;  // alive to the end, so that its address stays unique
+    at::Tensor after;
   };
   std::unordered_map<c10::TensorImpl*, Target> targets;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const Layout* layout = chosen[i] < 0 ? nullptr : layouts[static_cast<std::size_t>(chosen[i])];
     check_place(places[i], mesh, layout);
-    Target& target = targets[places[i].listed->unsafeGetTensorImpl()];
-    if (layout == nullptr || layout == target.layout) continue;
-    if (target.layout != nullptr) {
-      throw UsageError(Message("HP-P021", "shard_parameters: tied parameters with two layouts")
-                           .fact(*target.name, target.layout->to_string())
-                           .fact(places[i].name, layout->to_string())
-                           .hint("name one of them only"));
+    for (const at::Tensor* handle : handles(places[i])) {
+      Target& target = targets[handle->unsafeGetTensorImpl()];
+      target.before = *handle;
+      if (layout == nullptr || layout == target.layout) continue;
+      if (target.layout != nullptr) {
+        throw UsageError(Message("HP-P021", "shard_parameters: tied parameters with two layouts")
+                             .fact(*target.name, target.layout->to_string())
+                             .fact(places[i].name, layout->to_string())
+                             .hint("name one of them only"));
+      }
+      target.layout = layout;
+      target.name = &places[i].name;
     }
-    target.layout = layout;
-    target.name = &places[i].name;
+  }
+  // In the order of the names: all ranks must broadcast alike.
+  for (const Place& place : places) {
+    for (const at::Tensor* handle : handles(place)) {
+      Target& target = targets[handle->unsafeGetTensorImpl()];
+      if (target.after.defined()) continue;
+      const bool wrapped = torch_layer::is_dtensor(target.before);
+      if (target.layout == nullptr) {
+        target.layout = wrapped ? layout_of(target.before) : Layout::replicated(mesh);
+      }
+      target.after = distribute_tensor(wrapped ? target.before.detach() : target.before,
+                                       target.layout, source_rank);
+    }
   }
   for (const Place& place : places) {
     Target& target = targets[place.listed->unsafeGetTensorImpl()];
-    if (target.value.defined()) continue;
-    const Layout* layout = target.layout ? target.layout : Layout::replicated(mesh);
-    const bool wrapped = torch_layer::is_dtensor(*place.listed);
-    if (wrapped && target.layout == nullptr) layout = layout_of(*place.listed);
-    target.value =
-        distribute_tensor(wrapped ? place.listed->detach() : *place.listed, layout, source_rank);
-  }
-  std::vector<at::Tensor> old;  // alive until all names are served, so that addresses stay unique
-  for (const Place& place : places) {
-    const at::Tensor value = targets[place.listed->unsafeGetTensorImpl()].value;
-    old.push_back(*place.listed);
-    if (torch_layer::is_dtensor(*place.listed)) {
-      place.listed->set_data(value);
-    } else {
-      *place.listed = value;
-      *place.member = value;
+    if (torch_layer::is_dtensor(*place.listed)) {  // its owner keeps it: only the value changes
+      place.listed->set_data(target.after);
+      continue;
     }
+    *place.member = targets[place.member->unsafeGetTensorImpl()].after;
+    *place.listed = target.after;
   }
 }
 

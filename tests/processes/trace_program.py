@@ -4,6 +4,7 @@ Ranks are processes here, since tracing patches modules of the whole process.
 """
 
 import copy
+import operator
 
 import torch
 import torch.nn.functional as F
@@ -60,6 +61,7 @@ def main() -> None:
 
     graph = make_fx(step)(ids)
     names = {str(n.target) for n in graph.graph.nodes if n.op == "call_function"}
+    names.discard(str(operator.getitem))  # taking one of several results
     assert {n.split(".")[0] for n in names} <= {"aten", "_c10d_functional"}, names
     assert "_c10d_functional.all_reduce.default" in names
 
