@@ -188,9 +188,21 @@ double bound_of(at::ScalarType type) {
   }
 }
 
+double bound_of(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& results) {
+  double out = 0;
+  for (const auto* tensors : {&operands, &results}) {
+    for (const at::Tensor& t : *tensors) {
+      if (t.defined()) out = std::max(out, bound_of(t.scalar_type()));
+    }
+  }
+  return out;
+}
+
 double distance(const at::Tensor& a, const at::Tensor& b) {
   if (a.numel() == 0 || at::equal(a, b)) return 0;
-  if (a.is_complex()) return distance(at::view_as_real(a), at::view_as_real(b));
+  if (a.is_complex()) {
+    return distance(at::view_as_real(a.resolve_conj()), at::view_as_real(b.resolve_conj()));
+  }
   if (!a.is_floating_point()) return std::numeric_limits<double>::infinity();
   const at::Tensor x = a.to(at::kDouble);
   const at::Tensor y = b.to(at::kDouble);

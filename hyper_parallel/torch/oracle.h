@@ -20,6 +20,9 @@ namespace hyper_parallel::torch_layer::oracle {
 /// 2e-2, for the few ops that have no f64 kernel.
 double bound_of(at::ScalarType type);
 
+/// The bound of the coarsest type among these: what an op computes in may be any of them.
+double bound_of(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& results);
+
 /// The largest |a - b| / (1 + |b|) over all elements. Equal infinities and two nans count as equal;
 /// other non-finite differences as infinity. Precondition: equal shapes.
 double distance(const at::Tensor& a, const at::Tensor& b);
@@ -38,7 +41,7 @@ std::vector<at::Tensor> cut(const at::Tensor& whole, const Layout* layout, at::G
 struct Match {
   double error = 0;       // the largest distance, over all replicas
   std::string problem;    // not empty: a shape or type that does not fit
-  bool holds(at::ScalarType type) const { return problem.empty() && error <= bound_of(type); }
+  bool holds(double bound) const { return problem.empty() && error <= bound; }
 };
 Match compare(const std::vector<at::Tensor>& parts, const Layout* layout, const at::Tensor& whole);
 

@@ -24,6 +24,7 @@ struct VerifyCase {
   std::string spec;                           // a rule to check in place of the op's own; or empty
   bool values = true;                         // false: results are arbitrary (empty, random draws)
   bool grad = true;                           // false: forward only
+  bool missing = true;                        // false: do not look for missing strategies
 };
 
 struct VerifyOptions {
@@ -47,7 +48,6 @@ struct Finding {
 struct VerifyReport {
   /// Counts for each case.
   struct Counts {
-    int strategies = 0;    // lines of the rule on one axis
     int forced = 0;        // sets of choices run
     int refused = 0;       // sets of choices without layouts (a nonempty factor, orders that clash)
     int dispatched = 0;    // sets of layouts run through the dispatch
@@ -55,7 +55,7 @@ struct VerifyReport {
     int trials = 0;        // sets of placements tried by brute force
     bool drawn = false;    // some set was drawn at random instead of complete
     double error = 0;      // the largest distance that passed
-    std::vector<std::string> table;  // the strategies as text
+    std::vector<std::string> table;  // the strategies of one axis as text
   };
   std::vector<Counts> counts;
   std::vector<Finding> findings;

@@ -50,6 +50,7 @@ Reference run_once(const c10::OperatorHandle& op, const OpInfo& info, const Veri
     cotangents.push_back(out.cotangents.back());
   }
   out.results.others = std::move(results.others);
+  out.bound = oracle::bound_of(out.operands, out.results.tensors);
   out.grads.resize(out.operands.size());
   torch::autograd::variable_list leaves;
   for (const at::Tensor& t : made.leaves) {

@@ -39,6 +39,7 @@ struct Reference {
   std::vector<at::Tensor> cotangents;   // beside results.tensors; undefined where no gradient flows
   std::vector<at::Tensor> grads;        // beside operands; undefined where none arrives
   bool backward = false;
+  double bound = 0;                     // oracle::bound_of all of these
 };
 
 /// A leaf for each operand, and what the op is called with: for ops that write a copy, which a

@@ -142,12 +142,9 @@ class Planner {
   void force_all() {
     std::vector<AxisChoice> one_axis;
     for (const AxisChoice& choice : rules::strategies(rule_)) {
-      if (counts_.strategies == static_cast<int>(counts_.table.size())) {
-        counts_.table.push_back(rules::to_string(rule_, choice));
-      }
+      counts_.table.push_back(rules::to_string(rule_, choice));
       for (AxisChoice& c : with_whole_addends(choice)) one_axis.push_back(std::move(c));
     }
-    counts_.strategies = static_cast<int>(counts_.table.size());
     std::vector<std::vector<AxisChoice>> sets{{}};
     for (int axis = 0; axis < mesh_->ndim(); ++axis) {
       std::vector<std::vector<AxisChoice>> next;
@@ -210,6 +207,10 @@ class Planner {
     item.forced = true;
     item.call = with_layouts(layouts);
     try {
+      item.inference = rules::apply(rule_, free_of_pins(item.call), choices);
+      for (std::size_t i = 0; i < item.call.inputs.size(); ++i) {
+        if (item.call.inputs[i].pinned) item.call.inputs[i].layout = item.inference.inputs[i];
+      }
       item.inference = rules::apply(rule_, item.call, choices);
     } catch (const UnsupportedError&) {
       ++counts_.refused;
@@ -224,6 +225,12 @@ class Planner {
     if (item.backward) check_gradient_layouts(item);
     ++counts_.forced;
     items_.push_back(std::move(item));
+  }
+
+  // An operand that is written keeps its layout, so it must have the strategy's from the start.
+  static rules::Call free_of_pins(rules::Call call) {
+    for (rules::Operand& o : call.inputs) o.pinned = false;
+    return call;
   }
 
   // The third inference must agree with what is measured: every cotangent in the dual layout.
@@ -406,7 +413,7 @@ class Planner {
   // ---- Missing -----------------------------------------------------------------------------
 
   void look_for_missing() {
-    if (rule_.random || !c_.values || !rule_.parts.empty() || call_.inputs.empty()) return;
+    if (!c_.missing || rule_.random || !c_.values || !rule_.parts.empty() || call_.inputs.empty()) return;
     std::vector<KnownLine> known;
     for (const VerifyItem& item : items_) {
       if (item.which == which_ && item.forced) known.push_back({item.given, item.outputs});

@@ -17,9 +17,15 @@ using Placements = std::vector<Placement>;
 class Values {
  public:
   Values(const c10::OperatorHandle& op, const OpInfo& info, const VerifyCase& c,
-         const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& results,
-         const Mesh* mesh, const std::vector<Placements>& options, at::Generator& random)
-      : op_(op), info_(info), c_(c), results_(results), mesh_(mesh), options_(options) {
+         const Reference& reference, const Mesh* mesh, const std::vector<Placements>& options, at::Generator& random)
+      : op_(op),
+        info_(info),
+        c_(c),
+        results_(reference.results.tensors),
+        bound_(reference.bound),
+        mesh_(mesh),
+        options_(options) {
+    const std::vector<at::Tensor>& operands = reference.operands;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       parts_.emplace_back();
       for (const Placement& p : options[i]) {
@@ -68,7 +74,7 @@ class Values {
       return out;
     }
     const auto test = [&](Placement p) {
-      if (oracle::compare(parts, layout(p), whole).holds(whole.scalar_type())) out.push_back(p);
+      if (oracle::compare(parts, layout(p), whole).holds(bound_)) out.push_back(p);
     };
     test(Placement::replicate());
     for (int d = 0; d < whole.dim(); ++d) {
@@ -82,6 +88,7 @@ class Values {
   const OpInfo& info_;
   const VerifyCase& c_;
   const std::vector<at::Tensor>& results_;
+  const double bound_;
   const Mesh* mesh_;
   const std::vector<Placements>& options_;
   std::vector<std::vector<std::vector<at::Tensor>>> parts_;  // operand, option, rank
@@ -168,11 +175,9 @@ MissingResult find_missing(const c10::OperatorHandle& op, const OpInfo& info, co
   }
   for (const VerifyCase& other : cases) references.push_back(run_reference(op, info, other, random));
   std::vector<Values> values;
-  values.emplace_back(op, info, c, reference.operands, reference.results.tensors, mesh, options,
-                      random);
+  values.emplace_back(op, info, c, reference, mesh, options, random);
   for (std::size_t n = 0; n < cases.size(); ++n) {
-    values.emplace_back(op, info, cases[n], references[n].operands, references[n].results.tensors,
-                        mesh, options, random);
+    values.emplace_back(op, info, cases[n], references[n], mesh, options, random);
   }
 
   MissingResult out;

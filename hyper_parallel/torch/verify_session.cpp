@@ -177,7 +177,7 @@ class Judge {
              const Layout* layout, const at::Tensor& whole) {
     const oracle::Match match = oracle::compare(parts, layout, whole);
     if (match.problem.empty() && !item_.c->values) return;
-    if (match.holds(whole.scalar_type())) {
+    if (match.holds(ref_.bound)) {
       out_.error = std::max(out_.error, match.error);
       return;
     }
@@ -296,9 +296,18 @@ class Session {
         if (item.meets()) throw;
       }
       if (slot.arrived.fetch_add(1) + 1 != static_cast<int>(world_)) continue;
-      Judge(item, slot.ranks, slot.outcome).run();
+      judge(item, slot);
       slot.ranks.clear();
       slot.done = true;
+    }
+  }
+
+  static void judge(const VerifyItem& item, Slot& slot) {
+    try {
+      Judge(item, slot.ranks, slot.outcome).run();
+    } catch (const std::exception& e) {
+      slot.outcome.findings.push_back(
+          {item.which, "error", item.line, "comparing: " + first_lines(e.what())});
     }
   }
 

@@ -306,6 +306,7 @@ def _packed(op: str, one: Case, spec: str, seed: int, others: int) -> dict[str, 
         "spec": spec,
         "values": one.values,
         "grad": one.grad,
+        "missing": others > 0,
     }
 
 
@@ -370,7 +371,7 @@ def verify(
             owners.append(op)
             entry.cases += 1
             if has_twin and _torch.find_rule(twin) and _runs_alone(twin, one, seed):
-                packed.append(_packed(twin, one, "", seed, 0) | {"missing": False})
+                packed.append(_packed(twin, one, "", seed, 0))
                 owners.append(op)
     for sizes in meshes:
         for begin in range(0, len(packed), 64):

@@ -31,6 +31,7 @@ VerifyCase case_of(const py::dict& d) {
   out.spec = d["spec"].cast<std::string>();
   out.values = d["values"].cast<bool>();
   out.grad = d["grad"].cast<bool>();
+  out.missing = d["missing"].cast<bool>();
   out.arguments = stack_of(out.op, d["args"].cast<py::tuple>(), d["kwargs"].cast<py::dict>());
   for (const py::handle& other : d["others"]) {
     const auto [args, kwargs] = other.cast<std::pair<py::tuple, py::dict>>();
