@@ -1,7 +1,7 @@
 """Compare an op on split operands with the op on one device, forward and backward.
 
-Meshes have 2 and 4 ranks and 2 x 2 ranks. A dim of 5 is cut unevenly, and of 3 over 4 ranks some get
-nothing.
+Meshes have 2 and 4 ranks and 2 x 2 ranks. A dim of 5 is cut unevenly, and of 3 over 4 ranks some
+get nothing.
 """
 
 import functools

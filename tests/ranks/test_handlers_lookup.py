@@ -7,7 +7,6 @@ from handlers_support import compare, every_mesh, split, tensor
 
 from hyper_parallel import Shard, distribute_tensor, init_device_mesh, run_local
 
-
 # ---- Embedding and look-ups ---------------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ from handlers_support import MESHES, compare, every_mesh, split, tensor
 import hyper_parallel as hp
 from hyper_parallel import Shard, distribute_tensor, init_device_mesh, run_local
 
-
 TARGET = torch.tensor([0, 2, -100, 1, 2, 0])
 
 

@@ -8,7 +8,6 @@ from handlers_support import MESHES, compare, tensor, whole
 import hyper_parallel as hp
 from hyper_parallel import Replicate, Shard, distribute_tensor, init_device_mesh, run_local
 
-
 # ---- Cuts in segments and blocks ----------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ from handlers_support import MESHES, compare, every_mesh, split, tensor, whole
 
 from hyper_parallel import Shard, distribute_tensor, init_device_mesh, run_local
 
-
 # ---- Softmax ------------------------------------------------------------------------------------
 
 
