@@ -73,18 +73,16 @@ ConcreteRule build(const Call& call, Words words) {
 }
 
 // max.dim, min.dim, argmax, argmin, mode, median.dim, kthvalue: one dim, `n` results. Without a dim
-// the index counts in the flattened tensor, so nothing may be split.
+// the index counts in the flattened global tensor. Pieces may be empty: handlers have an identity.
 ConcreteRule build_pick(const Call& call, Words words) {
   check_count(call, 1, 1);
   const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
-  const bool flat = !call.has("dim") && !has_word(words, "last");
   std::vector<int> dims = dims_of(call, "dim", ndim);
   if (!call.has("dim") && has_word(words, "last") && ndim > 0) dims = {ndim - 1};
   Reduced r = reduce(call, dims, call.boolean("keepdim", false));
   for (int f : r.factors) {
     Factor& factor = r.rule.factors[static_cast<std::size_t>(f)];
-    factor.nonempty = true;
-    if (flat || words.front() == "!") {
+    if (words.front() == "!") {
       factor.kind = FactorKind::blocked;
     } else {
       factor.handler = words.front();

@@ -23,8 +23,7 @@ void pair_heads(HandlerCall& c) {
   const std::int64_t keys = c.sizes("key")[static_cast<std::size_t>(dim)];
   if (heads.is_whole() || !c.dim_of("key", dim).is_whole() || heads.size == keys) return;
   const at::Tensor key = c.tensor("key");
-  const at::Tensor own =
-      global_indices(heads, key.device()).floor_divide(heads.size / keys);
+  const at::Tensor own = global_indices(heads, key.device()).floor_divide(heads.size / keys);
   c.set("key", at::index_select(key, dim, own));
   c.set("value", at::index_select(c.tensor("value"), dim, own));
   c.set("enable_gqa", false);

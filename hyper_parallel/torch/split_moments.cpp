@@ -13,9 +13,7 @@ at::Tensor Moments::mean() const { return shift + offset; }
 namespace {
 
 // Not by abs(): its derivative at 0 would lose the second one.
-at::Tensor squared(const at::Tensor& t) {
-  return t.is_complex() ? at::real(t * t.conj()) : t * t;
-}
+at::Tensor squared(const at::Tensor& t) { return t.is_complex() ? at::real(t * t.conj()) : t * t; }
 
 }  // namespace
 

@@ -1,0 +1,101 @@
+"""Handlers of look-ups in split tables, and attention of split queries."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from handlers_support import compare, every_mesh, split, tensor
+
+from hyper_parallel import Shard, distribute_tensor, init_device_mesh, run_local
+
+# ---- Embedding and look-ups ---------------------------------------------------------------------
+
+
+IDS = torch.tensor([[0, 2, 1, 2], [2, 0, 0, 1]])
+
+
+@every_mesh
+@split
+@pytest.mark.parametrize(
+    "cut, ids", [((0,), None), ((0, 0), None), ((0, 1), None), ((0, None), (None, 0))]
+)
+def test_embedding(cut, ids, size, mesh):
+    compare(lambda w, i: F.embedding(i, w), [tensor(size, 4), IDS], [cut, ids], mesh)
+
+
+@every_mesh
+def test_embedding_padding_has_no_gradient(mesh):
+    compare(lambda w, i: F.embedding(i, w, padding_idx=2), [tensor(5, 4), IDS], [(0,), None], mesh)
+
+
+@pytest.mark.parametrize("bad", [5, -1])
+def test_embedding_refuses_ids_outside_the_table(bad):
+    def on_rank():
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        F.embedding(torch.tensor([0, bad]), distribute_tensor(tensor(5, 4), mesh, [Shard(0)]))
+
+    with pytest.raises(IndexError):
+        run_local(on_rank, 2)
+
+
+@every_mesh
+@split
+@pytest.mark.parametrize("cut", [(0,), (0, 0), (0, 1)])
+def test_look_ups(cut, size, mesh):
+    index = torch.tensor([2, 0, 2, 1])
+    rows = index.unsqueeze(1).expand(4, 4).contiguous()
+    compare(lambda x, i: torch.index_select(x, 0, i), [tensor(size, 4), index], [cut, None], mesh)
+    compare(lambda x, i: torch.gather(x, 0, i), [tensor(size, 4), rows], [cut, None], mesh)
+    compare(lambda x, i: x[i], [tensor(size, 4), index], [cut, None], mesh)
+    compare(
+        lambda x, i: x[i], [tensor(size, 4), torch.tensor([[-1, 0], [-2, 1]])], [cut, None], mesh
+    )
+    compare(lambda x, i: x[:, i], [tensor(4, size), index], [tuple(1 - d for d in cut), None], mesh)
+
+
+@pytest.mark.parametrize(
+    "look_up, error",
+    [
+        (lambda x, i: torch.index_select(x, 0, i), IndexError),
+        (lambda x, i: torch.gather(x, 0, i), RuntimeError),
+        (lambda x, i: x[i], IndexError),
+    ],
+)
+def test_look_ups_refuse_what_torch_refuses(look_up, error):
+    x = tensor(5)
+    with pytest.raises(error):
+        look_up(x, torch.tensor([5]))
+
+    def on_rank():
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        look_up(distribute_tensor(x, mesh, [Shard(0)]), torch.tensor([5]))
+
+    with pytest.raises(error):
+        run_local(on_rank, 2)
+
+
+# ---- Attention ----------------------------------------------------------------------------------
+
+
+@every_mesh
+@split
+@pytest.mark.parametrize("keys", [2, 5, 7])
+@pytest.mark.parametrize("cut", [(2,), (2, 2), (2, 1)])
+def test_causal_attention_over_split_queries(cut, keys, size, mesh):
+    heads = tuple(1 if d == 1 else None for d in cut)
+    compare(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        [tensor(2, 2, size, 4), tensor(2, 2, keys, 4, seed=1), tensor(2, 2, keys, 4, seed=2)],
+        [cut, heads, heads],
+        mesh,
+    )
+
+
+@every_mesh
+@pytest.mark.parametrize("mask_cut", [None, (0,)])
+def test_attention_mask_over_split_queries(mask_cut, mesh):
+    compare(
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m.detach()),
+        [tensor(2, 2, 5, 4), tensor(2, 2, 7, 4, seed=1), tensor(2, 2, 7, 4, seed=2), tensor(5, 7)],
+        [(2,), (None,), (None,), mask_cut],
+        mesh,
+    )

@@ -1,0 +1,140 @@
+"""Handlers of losses over split classes and tokens."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from handlers_support import MESHES, compare, every_mesh, split, tensor
+
+import hyper_parallel as hp
+from hyper_parallel import Shard, distribute_tensor, init_device_mesh, run_local
+
+TARGET = torch.tensor([0, 2, -100, 1, 2, 0])
+
+
+@every_mesh
+@split
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "cut, target", [((1,), (None,)), ((1, 1), (None,)), ((1, 0), (None, 0)), ((0,), (0,))]
+)
+def test_cross_entropy(cut, target, smoothing, weighted, reduction, size, mesh):
+    weight = [tensor(size).abs() + 0.1] if weighted else []
+    compare(
+        lambda x, t, *w: F.cross_entropy(
+            x, t, *(u.detach() for u in w), reduction=reduction, label_smoothing=smoothing
+        ),
+        [tensor(6, size), TARGET, *weight],
+        [cut, target, *([None] if weighted else [])],
+        mesh,
+    )
+
+
+@every_mesh
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "cut, target", [((1,), (None,)), ((1, 0), (None, 0)), ((2,), (1,)), ((1, 2), (None, 1))]
+)
+def test_cross_entropy_with_more_dims(cut, target, smoothing, reduction, mesh):
+    targets = torch.tensor([[0, 4, 1], [3, -1, 2], [1, 1, 0], [2, 4, -1]])
+    compare(
+        lambda x, t: F.cross_entropy(
+            x, t, ignore_index=-1, reduction=reduction, label_smoothing=smoothing
+        ),
+        [tensor(4, 5, 3), targets],
+        [cut, target],
+        mesh,
+    )
+
+
+@every_mesh
+def test_cross_entropy_of_one_token(mesh):
+    compare(F.cross_entropy, [tensor(5), torch.tensor(3)], [(0,), None], mesh)
+
+
+@every_mesh
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("cut", [(1,), (0,), (1, 1), (1, 0)])
+def test_cross_entropy_with_distributions(cut, smoothing, reduction, mesh):
+    target = torch.softmax(tensor(6, 5, seed=3), 1)
+    compare(
+        lambda x, t, w: F.cross_entropy(
+            x, t, w.detach(), reduction=reduction, label_smoothing=smoothing
+        ),
+        [tensor(6, 5), target, tensor(5).abs()],
+        [cut, cut, None],
+        mesh,
+    )
+
+
+@pytest.mark.parametrize("mesh", MESHES[:1] + MESHES[2:], ids=["2", "2x2"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_twice_differentiable(smoothing, mesh):
+    compare(
+        lambda x, t: F.cross_entropy(x, t, label_smoothing=smoothing),
+        [tensor(6, 5), TARGET],
+        [(1, 0), (None, 0)],
+        mesh,
+        create_graph=True,
+    )
+
+
+def test_cross_entropy_where_every_token_is_ignored():
+    compare(
+        lambda x, t: F.cross_entropy(x, t, reduction="sum"),
+        [tensor(2, 5), torch.full((2,), -100)],
+        [(1,), None],
+        MESHES[0],
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_cross_entropy_of_half_types(dtype):
+    compare(F.cross_entropy, [tensor(6, 37, dtype=dtype), TARGET], [(1,), None], MESHES[0])
+
+
+def test_cross_entropy_refuses_targets_outside_the_classes():
+    def on_rank():
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        F.cross_entropy(distribute_tensor(tensor(2, 5), mesh, [Shard(1)]), torch.tensor([0, 5]))
+
+    with pytest.raises(IndexError, match="Target 5 is out of bounds"):
+        run_local(on_rank, 2)
+
+
+def test_cross_entropy_moves_two_numbers_a_token_and_nothing_backward():
+    def on_rank():
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        x = distribute_tensor(tensor(6, 5), mesh, [Shard(1)]).requires_grad_()
+        with hp.comm_report() as forward:
+            loss = F.cross_entropy(x, TARGET)
+        with hp.comm_report() as backward:
+            loss.backward()
+        return loss.layout, [r.kind for r in forward.rows], [r.kind for r in backward.rows]
+
+    for layout, forward, backward in run_local(on_rank, 2):
+        assert str(layout.placements) and forward == ["all_reduce", "all_reduce"] and backward == []
+
+
+@every_mesh
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("cut, target", [((1,), (None,)), ((1, 0), (None, 0)), ((0,), (0,))])
+def test_nll_loss(cut, target, weighted, reduction, mesh):
+    weight = [tensor(5).abs() + 0.1] if weighted else []
+    compare(
+        lambda x, t, *w: F.nll_loss(x, t, *(u.detach() for u in w), reduction=reduction),
+        [tensor(6, 5), TARGET, *weight],
+        [cut, target, *([None] if weighted else [])],
+        mesh,
+    )
+
+
+@every_mesh
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss])
+@pytest.mark.parametrize("cut", [(0,), (1,), (1, 0), (0, 0)])
+def test_mean_of_losses_of_pairs(loss, cut, mesh):
+    compare(loss, [tensor(5, 3), tensor(5, 3, seed=1)], [cut, cut], mesh)
