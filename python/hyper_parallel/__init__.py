@@ -3,8 +3,9 @@
 import torch as _load_torch_first  # noqa: F401  (the libraries below link to it)
 
 from hyper_parallel._core import plan
-from hyper_parallel.dtensor import DTensor, distribute_tensor, empty, full, ones, zeros
+from hyper_parallel.dtensor import DTensor, distribute_tensor
 from hyper_parallel.errors import CommError, InternalError, UnsupportedError, UsageError
+from hyper_parallel.factories import empty, full, ones, rand, randn, zeros
 from hyper_parallel.grad import checking, no_grad_sync, parallelize_value_and_grad, policy
 from hyper_parallel.layout import Layout
 from hyper_parallel.mesh import DeviceMesh, init_device_mesh
@@ -42,6 +43,8 @@ __all__ = [
     "parallelize_value_and_grad",
     "plan",
     "policy",
+    "rand",
+    "randn",
     "rank",
     "run_local",
     "shard",

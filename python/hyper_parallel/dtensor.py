@@ -16,7 +16,7 @@ from hyper_parallel.layout import Layout, is_layout_spec, layout_of_arguments, r
 from hyper_parallel.mesh import DeviceMesh
 from hyper_parallel.ranks import rank
 
-__all__ = ["DTensor", "distribute_tensor", "empty", "full", "ones", "zeros"]
+__all__ = ["DTensor", "distribute_tensor"]
 
 _get_grad = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
 _set_grad = torch.Tensor.grad.__set__  # type: ignore[attr-defined]
@@ -315,57 +315,6 @@ def distribute_tensor(
         tensor = tensor.to(kind)
         tensor = tensor.detach().requires_grad_() if requires_grad else tensor
     return _torch.distribute_tensor(tensor, layout, source)
-
-
-def zeros(*size: Any, device_mesh: Any = None, placements: Any = None, **options: Any) -> DTensor:
-    """Make a DTensor of zeros. Options: dtype, device, requires_grad.
-
-    zeros(4, 8, device_mesh=mesh, placements=[Shard(0)])
-    """
-    return _filled(size, 0, device_mesh, placements, options)
-
-
-def ones(*size: Any, device_mesh: Any = None, placements: Any = None, **options: Any) -> DTensor:
-    """Make a DTensor of ones. Options: dtype, device, requires_grad."""
-    return _filled(size, 1, device_mesh, placements, options)
-
-
-def empty(*size: Any, device_mesh: Any = None, placements: Any = None, **options: Any) -> DTensor:
-    """Make a DTensor whose values are arbitrary. Options: dtype, device, requires_grad."""
-    return _filled(size, None, device_mesh, placements, options)
-
-
-def full(
-    size: Sequence[int],
-    fill_value: Any,
-    *,
-    device_mesh: Any = None,
-    placements: Any = None,
-    **options: Any,
-) -> DTensor:
-    """Make a DTensor of one value. Options: dtype, device, requires_grad.
-
-    The element type is that of ``fill_value`` by default, as in torch.
-    """
-    options.setdefault("dtype", torch.full((), fill_value).dtype)
-    return _filled(tuple(size), fill_value, device_mesh, placements, options)
-
-
-def _filled(
-    size: tuple[Any, ...], value: Any, device_mesh: Any, placements: Any, options: dict[str, Any]
-) -> DTensor:
-    sizes = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
-    layout = layout_of_arguments(device_mesh, placements, len(sizes))
-    place = layout.mesh.coordinate(rank())
-    if place is None:
-        raise usage_error("HP-M032", f"rank {rank()} is not in the mesh", mesh=layout.mesh)
-    options.setdefault("device", getattr(device_mesh, "device_type", None))
-    requires_grad = options.pop("requires_grad", False)
-    part = torch.empty(layout.local_shape(sizes, place), **options)
-    if value is not None:
-        part.fill_(value)
-    whole = _torch.wrap(part, layout.reduced(), sizes)
-    return _torch.redistribute(whole, layout).requires_grad_(requires_grad)
 
 
 def _gradient_layout(placements: Any, layout: Layout_, ndim: int) -> Layout_ | None:

@@ -127,7 +127,10 @@ def test_redistribute_keeps_the_value():
 @on_ranks(2)
 def test_torch_meshes_and_placements_are_taken():
     from torch.distributed import tensor as peer
+    from torch.distributed.device_mesh import DeviceMesh
 
+    theirs = DeviceMesh("cpu", [0, 1], mesh_dim_names=("tp",), _init_backend=False, _rank=0)
+    assert hp.distribute_tensor(value(4), theirs, [peer.Shard(0)]).device_mesh == line()
     d = hp.distribute_tensor(value(4), line(), [peer.Shard(0)])
     assert d.redistribute(placements=[peer.Replicate()]).placements == (Replicate(),)
 
@@ -143,6 +146,17 @@ def test_factories_fill_the_parts():
     assert hp.full((2, 2), 7, device_mesh=mesh).dtype == torch.int64
     assert hp.full((2, 2), True, device_mesh=mesh).tolist() == [[True] * 2] * 2
     assert hp.empty(2, 3, device_mesh=mesh).shape == (2, 3)
+
+
+@on_ranks(4)
+def test_random_factories_draw_what_one_device_would():
+    for made, peer in ((hp.rand, torch.rand), (hp.randn, torch.randn)):
+        generator = torch.Generator().manual_seed(7)
+        for placements in ([Shard(0), Shard(1)], [Replicate(), Partial()], [Shard(1), Shard(1)]):
+            want = peer((5, 4), generator=generator.manual_seed(7), dtype=f64)
+            hp.manual_seed(7)
+            got = made(5, 4, device_mesh=grid(), placements=placements, dtype=f64)
+            assert torch.equal(got.full_tensor(), want)
 
 
 @on_ranks(4)
