@@ -75,9 +75,9 @@ void collect(nn::Module& module, const std::string& prefix, std::vector<Place>& 
   }
 }
 
-// The two differ after `head->weight = embed->weight`: the list then keeps a tensor of no use.
+// The two hold different tensors after `head->weight = embed->weight`.
 std::vector<at::Tensor*> handles(const Place& place) {
-  if (place.member == nullptr || place.member->is_same(*place.listed)) return {place.listed};
+  if (place.member == nullptr) return {place.listed};
   return {place.listed, place.member};
 }
 
@@ -121,12 +121,14 @@ void shard_parameters(nn::Module& module, const Mesh* mesh, const ParameterPlan&
     at::Tensor after;
   };
   std::unordered_map<c10::TensorImpl*, Target> targets;
+  std::vector<std::pair<at::Tensor*, Target*>> moves;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const Layout* layout = chosen[i] < 0 ? nullptr : layouts[static_cast<std::size_t>(chosen[i])];
     check_place(places[i], mesh, layout);
-    for (const at::Tensor* handle : handles(places[i])) {
+    for (at::Tensor* handle : handles(places[i])) {
       Target& target = targets[handle->unsafeGetTensorImpl()];
       target.before = *handle;
+      moves.emplace_back(handle, &target);
       if (layout == nullptr || layout == target.layout) continue;
       if (target.layout != nullptr) {
         throw UsageError(Message("HP-P021", "shard_parameters: tied parameters with two layouts")
@@ -139,26 +141,21 @@ void shard_parameters(nn::Module& module, const Mesh* mesh, const ParameterPlan&
     }
   }
   // In the order of the names: all ranks must broadcast alike.
-  for (const Place& place : places) {
-    for (const at::Tensor* handle : handles(place)) {
-      Target& target = targets[handle->unsafeGetTensorImpl()];
-      if (target.after.defined()) continue;
-      const bool wrapped = torch_layer::is_dtensor(target.before);
-      if (target.layout == nullptr) {
-        target.layout = wrapped ? layout_of(target.before) : Layout::replicated(mesh);
-      }
-      target.after = distribute_tensor(wrapped ? target.before.detach() : target.before,
-                                       target.layout, source_rank);
+  for (const auto& [handle, target] : moves) {
+    if (target->after.defined()) continue;
+    const bool wrapped = torch_layer::is_dtensor(target->before);
+    if (target->layout == nullptr) {
+      target->layout = wrapped ? layout_of(target->before) : Layout::replicated(mesh);
     }
+    target->after = distribute_tensor(wrapped ? target->before.detach() : target->before,
+                                      target->layout, source_rank);
   }
-  for (const Place& place : places) {
-    Target& target = targets[place.listed->unsafeGetTensorImpl()];
-    if (torch_layer::is_dtensor(*place.listed)) {  // its owner keeps it: only the value changes
-      place.listed->set_data(target.after);
-      continue;
+  for (const auto& [handle, target] : moves) {
+    if (torch_layer::is_dtensor(target->before)) {  // its owner keeps it: only the value changes
+      handle->set_data(target->after);
+    } else {
+      *handle = target->after;
     }
-    *place.member = targets[place.member->unsafeGetTensorImpl()].after;
-    *place.listed = target.after;
   }
 }
 

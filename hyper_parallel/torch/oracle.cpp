@@ -262,6 +262,9 @@ Match compare(const std::vector<at::Tensor>& parts, const Layout* layout, const 
            << to_string(wanted);
       return {0, text.str()};
     }
+  }
+  for (int position = 0; position < mesh->size(); ++position) {
+    const Coordinate here = coordinate_of(mesh, position);
     // The first rank along the partial axes stands for all of them.
     bool first = true;
     for (int axis : partial_axes) first &= here[static_cast<std::size_t>(axis)] == 0;

@@ -81,7 +81,8 @@ class Planner {
                std::to_string(ref_->results.tensors.size()));
       return;
     }
-    if (options_.strategies) force_all();
+    // A list op has no strategies of its own: it is many calls in one, and goes through the dispatch.
+    if (options_.strategies && rule_.parts.empty()) force_all();
     if (options_.dispatch && info_.kind == OpInfo::Kind::rule && c_.spec.empty()) dispatch_all();
     if (options_.missing && mesh_->ndim() == 1 && mesh_->size() == 2) look_for_missing();
   }
@@ -287,9 +288,9 @@ class Planner {
       }
       sets = std::move(next);
     }
-    draw(sets, options_.most_layouts);
+    draw(sets, mesh_->size() == 1 ? 4 : options_.most_layouts);
     // Other kinds of partial, and plain tensors among DTensors.
-    const int more = options_.most_layouts / 4;
+    const int more = mesh_->size() == 1 ? 0 : options_.most_layouts / 4;
     for (int n = 0; n < more; ++n) {
       Layouts set;
       for (std::size_t i = 0; i < rule_.inputs.size(); ++i) {
@@ -388,6 +389,7 @@ class Planner {
           layout == nullptr || !t.defined() ? nullptr : cut(t, layout, 1));
     }
     item.given.resize(ref_->operands.size(), nullptr);
+    item.outputs.resize(ref_->cotangents.size(), nullptr);
     for (std::size_t k = 0; k < ref_->cotangents.size() && item.backward; ++k) {
       const at::Tensor& t = ref_->cotangents[k];
       const Layout* layout = item.outputs[k];

@@ -152,8 +152,8 @@ TEST_SUITE("ShardParameters") {
       CHECK(has(error_of([&] { shard_parameters(net, mesh()); }), "[HP-P031]"));
       struct Own : nn::Module {
         Own() {
-          factor = register_parameter(
-              "factor", distribute_tensor(at::ones({4}), Layout::replicated(mesh())));
+          factor = register_parameter("factor",
+                                      distribute_tensor(at::ones({4}), Layout::replicated(mesh())));
         }
         at::Tensor factor;
       } own;

@@ -813,3 +813,6 @@ for overload, lr in (("", 0.1), (".tensor_lr", made(lambda g: torch.tensor(0.1).
         case(each(t), each(t), [], weight_decay=0.0, momentum=0.0, lr=lr, dampening=0.0,
              nesterov=False, maximize=True, is_first_step=False),
     )  # fmt: skip
+give("repeat_interleave.self_Tensor", case(t(5, 3), ints(0, 3, 5), 0), case(t(5, 4), ints(1, 3, 4), 1))
+give("repeat_interleave.self_Tensor", case(t(5, 3), ints(2, 3, 1), 0))
+give("new_empty_strided", case(t(5, 3), [5, 3], [3, 1], values=False), case(t(5, 3), [4], [1], values=False))
