@@ -85,7 +85,7 @@ Run train_on_mesh(const Mlp& start, const Data& data) {
   Mlp model;
   copy_weights(start, model);
   hp::shard_parameters(model, mesh,
-                       {{"up.weight", by({{"tp"}, {}})},    // rows: each rank some hidden units
+                       {{"up.weight", by({{"tp"}, {}})},  // rows: each rank some hidden units
                         {"up.bias", by({{"tp"}})},
                         {"mid.weight", by({{}, {"tp"}})}});  // columns: a sum over ranks follows
   return train(model, hp::distribute_tensor(data.points, by({{"dp"}, {}})),

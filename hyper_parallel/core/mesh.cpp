@@ -56,8 +56,8 @@ void check(const std::vector<int>& sizes, const std::vector<std::string>& names,
   std::set<int> members;
   for (int rank : ranks) {
     if (rank < 0 || !members.insert(rank).second) {
-      throw UsageError(Message("HP-M007", "rank " + std::to_string(rank) +
-                                              " is negative or listed twice in a mesh"));
+      throw UsageError(Message(
+          "HP-M007", "rank " + std::to_string(rank) + " is negative or listed twice in a mesh"));
     }
   }
 }

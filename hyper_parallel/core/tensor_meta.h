@@ -11,7 +11,19 @@ namespace hyper_parallel {
 /// Element types, by their short names in text: f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool c64 c128,
 /// and `other` for those that the planner only needs the width of (as if 1 byte).
 enum class DType : std::uint8_t {
-  f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, c64, c128, other
+  f64,
+  f32,
+  f16,
+  bf16,
+  i64,
+  i32,
+  i16,
+  i8,
+  u8,
+  boolean,
+  c64,
+  c128,
+  other
 };
 
 std::string_view to_string(DType dtype);

@@ -52,9 +52,8 @@ class Reader {
   std::string word() {
     skip_space();
     const std::size_t begin = at_;
-    while (at_ < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_' ||
-            text_[at_] == '-' || text_[at_] == '.')) {
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 ||
+                                  text_[at_] == '_' || text_[at_] == '-' || text_[at_] == '.')) {
       ++at_;
     }
     if (at_ == begin) fail("a name expected");

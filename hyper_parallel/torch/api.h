@@ -43,5 +43,4 @@ at::Tensor reduce_partial(const at::Tensor& t);
 /// The layout of a DTensor. Throws UsageError for a plain tensor.
 const Layout* layout_of(const at::Tensor& t);
 
-
 }  // namespace hyper_parallel

@@ -102,9 +102,7 @@ using torch::autograd::AutogradContext;
 
 // Layouts are interned and immortal: their addresses are kept in the node as integers.
 std::int64_t address(const Layout* layout) { return reinterpret_cast<std::int64_t>(layout); }
-const Layout* layout_at(const c10::IValue& v) {
-  return reinterpret_cast<const Layout*>(v.toInt());
-}
+const Layout* layout_at(const c10::IValue& v) { return reinterpret_cast<const Layout*>(v.toInt()); }
 
 struct FromLocal : torch::autograd::Function<FromLocal> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& local, std::int64_t from,

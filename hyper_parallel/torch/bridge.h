@@ -11,9 +11,9 @@
 /// parameter, the output of a Python autograd.Function) gives its users a local view behind an
 /// *up* node (local cotangent -> wrapper gradient, a DTensor).
 ///
-/// Cotangents are in the dual layout: the cotangent of an R value is P(sum) (each rank holds its own
-/// contribution), of P(sum) it is R, of S it is S. Source: research notes, section 2: the gradient
-/// of the loss is E^T Phi'^T D^T for any correct forward Phi.
+/// Cotangents are in the dual layout: the cotangent of an R value is P(sum) (each rank holds its
+/// own contribution), of P(sum) it is R, of S it is S. Source: research notes, section 2: the
+/// gradient of the loss is E^T Phi'^T D^T for any correct forward Phi.
 namespace hyper_parallel::torch_layer {
 
 /// Wrap the local result of an op. Takes the graph of `local` along.

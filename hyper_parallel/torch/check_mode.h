@@ -8,8 +8,9 @@
 
 namespace hyper_parallel::torch_layer {
 
-/// Checking mode of this thread: a plain tensor that enters an op beside DTensors is compared (shape,
-/// dtype, hash of its values) over the ranks of the mesh. Costs one small all-gather a tensor.
+/// Checking mode of this thread: a plain tensor that enters an op beside DTensors is compared
+/// (shape, dtype, hash of its values) over the ranks of the mesh. Costs one small all-gather a
+/// tensor.
 bool check_mode_enabled();
 void set_check_mode(bool enabled);
 

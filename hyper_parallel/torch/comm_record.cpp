@@ -16,9 +16,7 @@ struct Record {
   CommObserver observer;
 };
 
-std::unique_ptr<Record>& current_record() {
-  return of_rank<std::unique_ptr<Record>, Record>();
-}
+std::unique_ptr<Record>& current_record() { return of_rank<std::unique_ptr<Record>, Record>(); }
 
 CommRow make_row(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
                  const TensorMeta& meta, double bytes) {

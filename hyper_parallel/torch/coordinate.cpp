@@ -20,17 +20,17 @@ const std::vector<int>& my_coordinate(const Mesh* mesh) {
   RankContext& me = current_rank();
   for (int rank : mesh->ranks()) {
     if (rank >= me.world_size()) {
-      throw UsageError(Message("HP-M020", "the mesh is larger than the world")
-                           .fact("mesh", mesh->to_string())
-                           .fact("world", std::to_string(me.world_size()) + " ranks")
-                           .hint("start more ranks: run_local(fn, world), torchrun --nproc-per-node"));
+      throw UsageError(
+          Message("HP-M020", "the mesh is larger than the world")
+              .fact("mesh", mesh->to_string())
+              .fact("world", std::to_string(me.world_size()) + " ranks")
+              .hint("start more ranks: run_local(fn, world), torchrun --nproc-per-node"));
     }
   }
   auto here = mesh->coordinate(me.rank());
   if (!here) {
-    throw UsageError(
-        Message("HP-M011", "rank " + std::to_string(me.rank()) + " is not in the mesh")
-            .fact("mesh", mesh->to_string()));
+    throw UsageError(Message("HP-M011", "rank " + std::to_string(me.rank()) + " is not in the mesh")
+                         .fact("mesh", mesh->to_string()));
   }
   return known.emplace(mesh, std::move(*here)).first->second;
 }

@@ -17,8 +17,8 @@ std::uint64_t hash_of(const PlanKey& key) {
   return h;
 }
 
-/// A plain tensor is written with DTensor values (`zeros.scatter_add_(0, i, x)`): the operands cross
-/// the border whole, the plain tensor stays plain and equal on all ranks.
+/// A plain tensor is written with DTensor values (`zeros.scatter_add_(0, i, x)`): the operands
+/// cross the border whole, the plain tensor stays plain and equal on all ranks.
 void run_on_plain(Frame& f, const Operands& operands) {
   std::size_t k = 0;
   for (std::size_t i = 0; i < f.count(); ++i) {

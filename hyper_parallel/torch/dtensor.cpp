@@ -51,7 +51,8 @@ void DTensorImpl::set_geometry(c10::IntArrayRef sizes) {
   c10::SmallVector<int64_t, 8> strides(sizes.size(), 0);
   double stretch = 1;
   for (int d : order) {
-    strides[d] = static_cast<std::int64_t>(std::ceil(static_cast<double>(local_strides[d]) * stretch));
+    strides[d] =
+        static_cast<std::int64_t>(std::ceil(static_cast<double>(local_strides[d]) * stretch));
     if (local_strides[d] != 0 && local_sizes[d] > 0) {
       stretch *= static_cast<double>(sizes[d]) / static_cast<double>(local_sizes[d]);
     }
@@ -114,19 +115,32 @@ void show_to_python(const at::Tensor& t) {
 
 DType dtype_of(c10::ScalarType type) {
   switch (type) {
-    case c10::ScalarType::Double: return DType::f64;
-    case c10::ScalarType::Float: return DType::f32;
-    case c10::ScalarType::Half: return DType::f16;
-    case c10::ScalarType::BFloat16: return DType::bf16;
-    case c10::ScalarType::Long: return DType::i64;
-    case c10::ScalarType::Int: return DType::i32;
-    case c10::ScalarType::Short: return DType::i16;
-    case c10::ScalarType::Char: return DType::i8;
-    case c10::ScalarType::Byte: return DType::u8;
-    case c10::ScalarType::Bool: return DType::boolean;
-    case c10::ScalarType::ComplexFloat: return DType::c64;
-    case c10::ScalarType::ComplexDouble: return DType::c128;
-    default: return DType::other;
+    case c10::ScalarType::Double:
+      return DType::f64;
+    case c10::ScalarType::Float:
+      return DType::f32;
+    case c10::ScalarType::Half:
+      return DType::f16;
+    case c10::ScalarType::BFloat16:
+      return DType::bf16;
+    case c10::ScalarType::Long:
+      return DType::i64;
+    case c10::ScalarType::Int:
+      return DType::i32;
+    case c10::ScalarType::Short:
+      return DType::i16;
+    case c10::ScalarType::Char:
+      return DType::i8;
+    case c10::ScalarType::Byte:
+      return DType::u8;
+    case c10::ScalarType::Bool:
+      return DType::boolean;
+    case c10::ScalarType::ComplexFloat:
+      return DType::c64;
+    case c10::ScalarType::ComplexDouble:
+      return DType::c128;
+    default:
+      return DType::other;
   }
 }
 

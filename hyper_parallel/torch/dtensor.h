@@ -53,8 +53,8 @@ class DTensorImpl final : public c10::TensorImpl {
     std::uint32_t version = 0;
     bool grad_mode = false;
   };
-  Memo up_view;     // the local behind an up node (wrappers with a graph of their own)
-  Memo gathered;    // the last redistribution of this tensor by dispatch
+  Memo up_view;   // the local behind an up node (wrappers with a graph of their own)
+  Memo gathered;  // the last redistribution of this tensor by dispatch
   torch::autograd::Node* down_node = nullptr;  // identity of our own grad_fn, not owned
 
   /// Set when this looks like a view of another DTensor but is a copy (communication was

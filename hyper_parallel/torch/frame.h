@@ -36,7 +36,8 @@ enum class Policy : std::uint8_t { automatic, strict };
 Policy policy();
 void set_policy(Policy policy);
 
-/// Collect the operands and the key of the plan. Throws UsageError if DTensors lie on different meshes.
+/// Collect the operands and the key of the plan. Throws UsageError if DTensors lie on different
+/// meshes.
 void read_call(const Frame& frame, Operands& operands, PlanKey& key);
 
 /// Infer and price: the slow path of a call that was not seen before.

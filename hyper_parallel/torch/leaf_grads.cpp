@@ -71,7 +71,8 @@ void reopen(at::Tensor& grad, const Layout* partial) {
   bool keep = true;
   const auto& here = my_coordinate(partial->mesh());
   for (int axis = 0; axis < partial->mesh()->ndim(); ++axis) {
-    const bool opened = partial->placement(axis).is_partial() && d->layout()->placement(axis).is_replicate();
+    const bool opened =
+        partial->placement(axis).is_partial() && d->layout()->placement(axis).is_replicate();
     if (opened && here[static_cast<std::size_t>(axis)] != 0) keep = false;
   }
   d->set(keep ? d->local() : at::zeros_like(d->local()), partial, grad.sizes());

@@ -62,7 +62,8 @@ std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands
   }
   if (policy() == Policy::strict) {
     throw UnsupportedError(
-        Message("HP-D010", f.info.name + " has no sharding rule, and policy strict runs no op whole")
+        Message("HP-D010",
+                f.info.name + " has no sharding rule, and policy strict runs no op whole")
             .fact("operands", moved.empty() ? "all replicated" : moved)
             .hint("register_rule(\"" + f.info.name + "\", ...), or policy(\"auto\")"));
   }
@@ -73,8 +74,9 @@ std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands
     if (warned->size() < 10000 && warned->insert(f.info.name).second) {
       double bytes = 0;
       for (const auto& input : plan->inputs) bytes += input.plan ? input.plan->bytes : 0;
-      TORCH_WARN("hyper_parallel: ", f.info.name, " has no sharding rule and runs on whole tensors (",
-                 moved, "; ", static_cast<std::int64_t>(bytes), " bytes moved a call). ",
+      TORCH_WARN("hyper_parallel: ", f.info.name,
+                 " has no sharding rule and runs on whole tensors (", moved, "; ",
+                 static_cast<std::int64_t>(bytes), " bytes moved a call). ",
                  "Register a rule, or use policy(\"strict\") to forbid it.");
     }
   }
@@ -152,8 +154,8 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands) {
   return make_plan(f, operands, call, rules::infer_forward(rule, call));
 }
 
-std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands,
-                                  const rules::Call& call, rules::Inference inferred) {
+std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, const rules::Call& call,
+                                  rules::Inference inferred) {
   auto plan = std::make_unique<OpPlan>();
   plan->mesh = operands.mesh;
   plan->inference = std::move(inferred);
@@ -175,8 +177,7 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands,
     const Layout* want = inference.inputs[k];
     if (t.defined() && want != nullptr) {
       input.layout = want;
-      const Layout* have =
-          is_dtensor(t) ? impl_of(t)->layout() : Layout::replicated(operands.mesh);
+      const Layout* have = is_dtensor(t) ? impl_of(t)->layout() : Layout::replicated(operands.mesh);
       if (have != want) {
         input.plan = plan::redistribute(have, want, meta_of(t));
         if (input.plan->steps.empty()) input.plan = nullptr;

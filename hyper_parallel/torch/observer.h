@@ -8,8 +8,7 @@ namespace hyper_parallel::torch_layer {
 const CommObserver*& comm_observer();
 
 /// Tell the observer, if there is one.
-inline void observe(const plan::Step& step, const TensorMeta& meta, bool backward,
-                    int joined = 0) {
+inline void observe(const plan::Step& step, const TensorMeta& meta, bool backward, int joined = 0) {
   if (const CommObserver* observer = comm_observer()) (*observer)(step, meta, backward, joined);
 }
 

@@ -29,15 +29,15 @@ struct OpInfo {
     bool list = false;    // Tensor[], Tensor?[]
     bool keyed = false;   // a non-tensor whose value the plan may depend on
     bool written = false;
-    bool out = false;     // an out= argument
+    bool out = false;  // an out= argument
   };
   Kind kind = Kind::unknown;
-  std::string name;                     // "aten::sum.dim_IntList"
+  std::string name;  // "aten::sum.dim_IntList"
   const rules::Row* row = nullptr;
   SpecialOp special = nullptr;
   std::vector<Argument> arguments;
-  std::vector<int> written_return;      // for each return the argument it is, or -1
-  std::vector<bool> view_return;        // for each return: a view of some argument
+  std::vector<int> written_return;  // for each return the argument it is, or -1
+  std::vector<bool> view_return;    // for each return: a view of some argument
   bool writes = false;
   bool has_out = false;
 };

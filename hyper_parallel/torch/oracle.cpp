@@ -40,8 +40,7 @@ int position_of(const Mesh* mesh, const Coordinate& coordinate) {
 
 at::Tensor random_like(const at::Tensor& t, at::Generator& random) {
   if (!t.is_floating_point() && !t.is_complex()) {
-    return at::randint(-9, 10, t.sizes(), random, t.options().dtype(at::kLong))
-        .to(t.scalar_type());
+    return at::randint(-9, 10, t.sizes(), random, t.options().dtype(at::kLong)).to(t.scalar_type());
   }
   return at::randn(t.sizes(), random, t.options());
 }
@@ -79,7 +78,8 @@ std::vector<at::Tensor> part_product(const at::Tensor& whole, int n, at::Generat
 
 std::vector<at::Tensor> part_extreme(const at::Tensor& whole, int n, bool largest,
                                      at::Generator& random) {
-  const at::Tensor owner = at::randint(0, n, whole.sizes(), random, whole.options().dtype(at::kLong));
+  const at::Tensor owner =
+      at::randint(0, n, whole.sizes(), random, whole.options().dtype(at::kLong));
   std::vector<at::Tensor> out;
   for (int i = 0; i < n; ++i) {
     const at::Tensor gap = random_like(whole, random).abs().add_(1);
@@ -285,7 +285,8 @@ double cotangent_scale(const Layout* layout) {
 
 bool has_dual(const Layout* layout) {
   for (const Placement& p : layout->placements()) {
-    if (p.is_partial() && !p.is_partial(ReduceOp::sum) && !p.is_partial(ReduceOp::avg)) return false;
+    if (p.is_partial() && !p.is_partial(ReduceOp::sum) && !p.is_partial(ReduceOp::avg))
+      return false;
   }
   return true;
 }

@@ -16,8 +16,8 @@ namespace hyper_parallel::torch_layer::oracle {
 /// Relative and absolute bound of an error: |a - b| <= bound * (1 + |b|).
 ///
 /// f64: 1e-10. Sums have fewer than 1000 terms of size 1, so rounding stays near 1e-13; the rest is
-/// room for ops that magnify it (inverse functions, quotients of sums). f32: 1e-4 and the half types
-/// 2e-2, for the few ops that have no f64 kernel.
+/// room for ops that magnify it (inverse functions, quotients of sums). f32: 1e-4 and the half
+/// types 2e-2, for the few ops that have no f64 kernel.
 double bound_of(at::ScalarType type);
 
 /// The bound of the coarsest type among these: what an op computes in may be any of them.
@@ -39,14 +39,14 @@ std::vector<at::Tensor> cut(const at::Tensor& whole, const Layout* layout, at::G
 
 /// Compare what ranks hold with the whole value.
 struct Match {
-  double error = 0;       // the largest distance, over all replicas
-  std::string problem;    // not empty: a shape or type that does not fit
+  double error = 0;     // the largest distance, over all replicas
+  std::string problem;  // not empty: a shape or type that does not fit
   bool holds(double bound) const { return problem.empty() && error <= bound; }
 };
 Match compare(const std::vector<at::Tensor>& parts, const Layout* layout, const at::Tensor& whole);
 
-/// The number by which a rank's cotangent of a value in `layout` is smaller than in the dual layout:
-/// a P(avg) value is the mean of the ranks', so each has weight 1 / n.
+/// The number by which a rank's cotangent of a value in `layout` is smaller than in the dual
+/// layout: a P(avg) value is the mean of the ranks', so each has weight 1 / n.
 double cotangent_scale(const Layout* layout);
 
 /// True if gradients pass: no P(max), P(min), P(prod).

@@ -31,18 +31,18 @@ struct OpPlan {
     int argument;
     c10::IValue value;
   };
-  std::vector<Input> inputs;    // tensor operands, lists flattened
+  std::vector<Input> inputs;  // tensor operands, lists flattened
   std::vector<Replaced> replaced;
   std::vector<const Layout*> outputs;
-  std::vector<Shape> output_sizes;   // global
-  std::vector<Shape> input_sizes;    // global, beside inputs
+  std::vector<Shape> output_sizes;  // global
+  std::vector<Shape> input_sizes;   // global, beside inputs
   Handler handler = nullptr;
-  rules::Inference inference;        // for handlers and reports
+  rules::Inference inference;  // for handlers and reports
   const Mesh* mesh = nullptr;
-  bool moves = false;                // some input has a plan
-  bool dynamic = false;              // output sizes are those of the local results
-  bool plain_write = false;          // a plain tensor is written: operands cross the border
-  bool replicate = false;            // no rule: run on whole tensors
+  bool moves = false;        // some input has a plan
+  bool dynamic = false;      // output sizes are those of the local results
+  bool plain_write = false;  // a plain tensor is written: operands cross the border
+  bool replicate = false;    // no rule: run on whole tensors
 };
 
 /// The key of a plan: a flat list of words, complete (None, tags, shapes, layouts, policy).

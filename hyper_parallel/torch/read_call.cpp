@@ -94,9 +94,8 @@ void add_value(const c10::IValue& v, PlanKey& key) {
       if (item.isBool()) {
         key.push_back(item.toBool() ? 1 : 0);
       } else {
-        key.push_back(static_cast<std::uint64_t>(item.isSymInt() ? item.toSymInt().guard_int(
-                                                                       __FILE__, __LINE__)
-                                                                 : item.toInt()));
+        key.push_back(static_cast<std::uint64_t>(
+            item.isSymInt() ? item.toSymInt().guard_int(__FILE__, __LINE__) : item.toInt()));
       }
     }
   } else if (v.isSymInt()) {

@@ -35,8 +35,8 @@ std::vector<at::Tensor> execute_coalesced(
 
 /// Told of every step that the calling rank runs, before it runs. `joined`: steps of one number,
 /// if not 0, are one collective.
-using CommObserver = std::function<void(const plan::Step& step, const TensorMeta& meta,
-                                        bool backward, int joined)>;
+using CommObserver =
+    std::function<void(const plan::Step& step, const TensorMeta& meta, bool backward, int joined)>;
 
 /// Set the observer of the calling rank, null for none; returns the one before. Not owned.
 const CommObserver* set_comm_observer(const CommObserver* observer);

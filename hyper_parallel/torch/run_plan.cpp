@@ -47,16 +47,18 @@ at::Tensor input_local(const Frame& f, const OpPlan& plan, const at::Tensor& t,
 void check_writable(const Frame& f, const at::Tensor& t, const OpPlan::Input& input,
                     bool replicate) {
   if (at::GradMode::is_enabled() && t.requires_grad() && t.is_leaf()) {
-    throw UsageError(Message("HP-D003", f.info.name + ": a leaf Variable that requires grad is being "
-                                                      "used in an in-place operation")
+    throw UsageError(Message("HP-D003", f.info.name +
+                                            ": a leaf Variable that requires grad is being "
+                                            "used in an in-place operation")
                          .fact("tensor", describe(t))
                          .hint("write under torch.no_grad()"));
   }
   if (impl_of(t)->copied_view) {
     throw UsageError(Message("HP-D011", f.info.name + ": write through a copied view")
                          .fact("tensor", describe(t))
-                         .fact("cause", "making this view needed communication, so it is a copy: "
-                                        "the write would not reach the tensor it was taken from")
+                         .fact("cause",
+                               "making this view needed communication, so it is a copy: "
+                               "the write would not reach the tensor it was taken from")
                          .hint("clone() it first, or write to the base with its own layout"));
   }
   if (input.plan && !replicate) {
@@ -126,7 +128,8 @@ struct Written {
   at::Tensor local;  // what the op writes
 };
 
-const Written* find_written(const Operands& operands, c10::ArrayRef<Written> written, int argument) {
+const Written* find_written(const Operands& operands, c10::ArrayRef<Written> written,
+                            int argument) {
   for (const Written& w : written) {
     if (operands.argument[w.operand] == argument) return &w;
   }
@@ -184,7 +187,8 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
     }
     if (a.out) {
       store_out(w.wrapper, value, plan.replicate ? Layout::replicated(plan.mesh) : layout, sizes);
-    } else if (plan.inputs[w.operand].plan || (plan.handler != nullptr && !value.is_same(w.local))) {
+    } else if (plan.inputs[w.operand].plan ||
+               (plan.handler != nullptr && !value.is_same(w.local))) {
       at::Tensor target = local_for_use(w.wrapper);
       target.copy_(plan.replicate ? move(value, Layout::replicated(plan.mesh),
                                          impl_of(w.wrapper)->layout(), w.wrapper.sizes())

@@ -55,14 +55,30 @@ const std::unordered_map<std::string, SpecialOp>& specials() {
 
 const std::unordered_set<std::string>& transparent() {
   static const auto* const table = new std::unordered_set<std::string>{
-      "aten::_backward",      "aten::set_data",         "aten::data",
-      "aten::is_leaf",        "aten::output_nr",        "aten::_version",
-      "aten::requires_grad_", "aten::retain_grad",      "aten::retains_grad",
-      "aten::size.int",       "aten::stride.int",       "aten::sym_size",
-      "aten::sym_size.int",   "aten::sym_stride",       "aten::sym_stride.int",
-      "aten::sym_numel",      "aten::sym_storage_offset", "aten::is_complex",
-      "aten::is_floating_point", "aten::is_signed",     "aten::is_conj",
-      "aten::is_neg",         "aten::is_inference",     "aten::_is_zerotensor",
+      "aten::_backward",
+      "aten::set_data",
+      "aten::data",
+      "aten::is_leaf",
+      "aten::output_nr",
+      "aten::_version",
+      "aten::requires_grad_",
+      "aten::retain_grad",
+      "aten::retains_grad",
+      "aten::size.int",
+      "aten::stride.int",
+      "aten::sym_size",
+      "aten::sym_size.int",
+      "aten::sym_stride",
+      "aten::sym_stride.int",
+      "aten::sym_numel",
+      "aten::sym_storage_offset",
+      "aten::is_complex",
+      "aten::is_floating_point",
+      "aten::is_signed",
+      "aten::is_conj",
+      "aten::is_neg",
+      "aten::is_inference",
+      "aten::_is_zerotensor",
   };
   return *table;
 }

@@ -9,7 +9,8 @@ namespace hyper_parallel::torch_layer {
 VerifyReport verify(const std::vector<VerifyCase>& cases, const std::vector<int>& sizes,
                     const VerifyOptions& options) {
   std::vector<std::string> names;
-  for (std::size_t axis = 0; axis < sizes.size(); ++axis) names.push_back("x" + std::to_string(axis));
+  for (std::size_t axis = 0; axis < sizes.size(); ++axis)
+    names.push_back("x" + std::to_string(axis));
   const Mesh* mesh = Mesh::get(sizes, names);
   VerifyReport report;
   report.counts.resize(cases.size());

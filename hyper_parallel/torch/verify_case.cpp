@@ -58,8 +58,7 @@ Reference run_once(const c10::OperatorHandle& op, const OpInfo& info, const Veri
   }
   out.backward = !roots.empty() && !leaves.empty();
   if (out.backward) {
-    const auto grads =
-        torch::autograd::grad(roots, leaves, cotangents, std::nullopt, false, true);
+    const auto grads = torch::autograd::grad(roots, leaves, cotangents, std::nullopt, false, true);
     std::size_t k = 0;
     for (std::size_t i = 0; i < made.leaves.size(); ++i) {
       if (made.leaves[i].defined() && made.leaves[i].requires_grad()) out.grads[i] = grads[k++];
@@ -101,8 +100,7 @@ torch::jit::Stack with_tensors(const OpInfo& info, const torch::jit::Stack& argu
       c10::List<std::optional<at::Tensor>> some;
       for (std::size_t n = 0; n < size; ++n, ++k) {
         all.push_back(tensors[k]);
-        some.push_back(tensors[k].defined() ? std::optional<at::Tensor>(tensors[k])
-                                            : std::nullopt);
+        some.push_back(tensors[k].defined() ? std::optional<at::Tensor>(tensors[k]) : std::nullopt);
       }
       if (out[i].isTensorList()) {
         out[i] = std::move(all);
@@ -184,8 +182,8 @@ Reference run_reference(const c10::OperatorHandle& op, const OpInfo& info, const
 
 c10::OperatorHandle find_op(const std::string& name) {
   const std::size_t dot = name.find('.');
-  const c10::OperatorName wanted(
-      name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1));
+  const c10::OperatorName wanted(name.substr(0, dot),
+                                 dot == std::string::npos ? "" : name.substr(dot + 1));
   const auto found = c10::Dispatcher::singleton().findSchema(wanted);
   if (!found) {
     throw UsageError(Message("HP-V001", "torch has no op \"" + name + "\"")

@@ -32,14 +32,14 @@ bool same_value(const c10::IValue& a, const c10::IValue& b);
 
 /// What the unsplit op does.
 struct Reference {
-  std::vector<at::Tensor> operands;     // before the call, without graph
-  std::vector<char> differentiable;     // beside operands
-  std::vector<at::Tensor> after;        // operands that the call changed; others undefined
-  Results results;                      // without graph
-  std::vector<at::Tensor> cotangents;   // beside results.tensors; undefined where no gradient flows
-  std::vector<at::Tensor> grads;        // beside operands; undefined where none arrives
+  std::vector<at::Tensor> operands;    // before the call, without graph
+  std::vector<char> differentiable;    // beside operands
+  std::vector<at::Tensor> after;       // operands that the call changed; others undefined
+  Results results;                     // without graph
+  std::vector<at::Tensor> cotangents;  // beside results.tensors; undefined where no gradient flows
+  std::vector<at::Tensor> grads;       // beside operands; undefined where none arrives
   bool backward = false;
-  double bound = 0;                     // oracle::bound_of all of these
+  double bound = 0;  // oracle::bound_of all of these
 };
 
 /// A leaf for each operand, and what the op is called with: for ops that write a copy, which a

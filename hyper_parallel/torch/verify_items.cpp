@@ -62,8 +62,8 @@ class Planner {
     const rules::Row* row = c_.spec.empty() ? rules::find_row(c_.op) : &row_;
     try {
       if (row == nullptr) {
-        throw UsageError(Message("HP-V002", "no rule for " + c_.op)
-                             .hint("give one: spec=..., or register it"));
+        throw UsageError(
+            Message("HP-V002", "no rule for " + c_.op).hint("give one: spec=..., or register it"));
       }
       if (!reference) {
         reference = std::make_shared<Reference>(run_reference(op_, info_, c_, generator_));
@@ -81,7 +81,8 @@ class Planner {
                std::to_string(ref_->results.tensors.size()));
       return;
     }
-    // A list op has no strategies of its own: it is many calls in one, and goes through the dispatch.
+    // A list op has no strategies of its own: it is many calls in one, and goes through the
+    // dispatch.
     if (options_.strategies && rule_.parts.empty()) force_all();
     if (options_.dispatch && info_.kind == OpInfo::Kind::rule && c_.spec.empty()) dispatch_all();
     if (options_.missing && mesh_->ndim() == 1 && mesh_->size() == 2) look_for_missing();
@@ -134,8 +135,7 @@ class Planner {
     }
     if (choice.kind == AxisChoice::Kind::factor && map.addend && map.present &&
         rule_.factors[at(choice.factor)].kind == FactorKind::reduce && !holds(map, choice.factor)) {
-      return {Placement::replicate(),
-              Placement::partial(rule_.factors[at(choice.factor)].reduce)};
+      return {Placement::replicate(), Placement::partial(rule_.factors[at(choice.factor)].reduce)};
     }
     return {Placement::replicate()};
   }
@@ -385,17 +385,16 @@ class Planner {
       if (layout != nullptr && layout->has_partial() && !oracle::can_part(t.scalar_type())) {
         return false;
       }
-      item.operand_parts.push_back(
-          layout == nullptr || !t.defined() ? nullptr : cut(t, layout, 1));
+      item.operand_parts.push_back(layout == nullptr || !t.defined() ? nullptr : cut(t, layout, 1));
     }
     item.given.resize(ref_->operands.size(), nullptr);
     item.outputs.resize(ref_->cotangents.size(), nullptr);
     for (std::size_t k = 0; k < ref_->cotangents.size() && item.backward; ++k) {
       const at::Tensor& t = ref_->cotangents[k];
       const Layout* layout = item.outputs[k];
-      item.cotangent_parts.push_back(
-          t.defined() && layout != nullptr ? cut(t, layout->dual(), oracle::cotangent_scale(layout))
-                                           : nullptr);
+      item.cotangent_parts.push_back(t.defined() && layout != nullptr
+                                         ? cut(t, layout->dual(), oracle::cotangent_scale(layout))
+                                         : nullptr);
     }
     return true;
   }
@@ -415,15 +414,16 @@ class Planner {
   // ---- Missing -----------------------------------------------------------------------------
 
   void look_for_missing() {
-    if (!c_.missing || rule_.random || !c_.values || !rule_.parts.empty() || call_.inputs.empty()) return;
+    if (!c_.missing || rule_.random || !c_.values || !rule_.parts.empty() || call_.inputs.empty())
+      return;
     std::vector<KnownLine> known;
     for (const VerifyItem& item : items_) {
       if (item.which == which_ && item.forced) known.push_back({item.given, item.outputs});
     }
     std::vector<char> any;
     for (const rules::TensorMap& map : rule_.inputs) any.push_back(map.shape_only ? 1 : 0);
-    MissingResult result = find_missing(op_, info_, c_, *ref_, mesh_, known, any,
-                                        options_.most_trials, generator_);
+    MissingResult result =
+        find_missing(op_, info_, c_, *ref_, mesh_, known, any, options_.most_trials, generator_);
     counts_.trials += result.trials;
     counts_.drawn |= result.drawn;
     for (std::string& line : result.lines) find("missing", std::move(line), c_.label);

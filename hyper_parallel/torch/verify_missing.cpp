@@ -17,7 +17,8 @@ using Placements = std::vector<Placement>;
 class Values {
  public:
   Values(const c10::OperatorHandle& op, const OpInfo& info, const VerifyCase& c,
-         const Reference& reference, const Mesh* mesh, const std::vector<Placements>& options, at::Generator& random)
+         const Reference& reference, const Mesh* mesh, const std::vector<Placements>& options,
+         at::Generator& random)
       : op_(op),
         info_(info),
         c_(c),
@@ -29,9 +30,8 @@ class Values {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       parts_.emplace_back();
       for (const Placement& p : options[i]) {
-        parts_.back().push_back(operands[i].defined()
-                                    ? oracle::cut(operands[i], layout(p), random)
-                                    : std::vector<at::Tensor>(2));
+        parts_.back().push_back(operands[i].defined() ? oracle::cut(operands[i], layout(p), random)
+                                                      : std::vector<at::Tensor>(2));
       }
     }
   }
@@ -173,7 +173,8 @@ MissingResult find_missing(const c10::OperatorHandle& op, const OpInfo& info, co
     cases.back().arguments = other;
     cases.back().grad = false;
   }
-  for (const VerifyCase& other : cases) references.push_back(run_reference(op, info, other, random));
+  for (const VerifyCase& other : cases)
+    references.push_back(run_reference(op, info, other, random));
   std::vector<Values> values;
   values.emplace_back(op, info, c, reference, mesh, options, random);
   for (std::size_t n = 0; n < cases.size(); ++n) {
@@ -201,7 +202,8 @@ MissingResult find_missing(const c10::OperatorHandle& op, const OpInfo& info, co
     }
     if (out.drawn) {
       if (out.trials >= most_trials) break;
-      for (std::size_t i = 0; i < choice.size(); ++i) choice[i] = draw() % 2 == 0 ? 0 : draw() % options[i].size();
+      for (std::size_t i = 0; i < choice.size(); ++i)
+        choice[i] = draw() % 2 == 0 ? 0 : draw() % options[i].size();
       continue;
     }
     std::size_t i = 0;

@@ -25,10 +25,10 @@ struct RankResult {
   };
   std::vector<Value> results;
   std::vector<c10::IValue> others;
-  std::vector<Value> after;         // operands after the call
-  std::vector<at::Tensor> grads;    // by operand
+  std::vector<Value> after;       // operands after the call
+  std::vector<at::Tensor> grads;  // by operand
   bool backward = false;
-  std::string failure;              // not empty: it threw
+  std::string failure;  // not empty: it threw
 };
 
 struct Slot {
@@ -189,7 +189,8 @@ class Judge {
     const std::string what = "result " + std::to_string(k);
     std::vector<at::Tensor> parts;
     for (const RankResult& r : ranks_) {
-      if (k >= r.results.size() || r.results[k].local.defined() != ref_.results.tensors[k].defined()) {
+      if (k >= r.results.size() ||
+          r.results[k].local.defined() != ref_.results.tensors[k].defined()) {
         find("layout", what + " is missing, or there where the op has none");
         return;
       }
@@ -205,8 +206,8 @@ class Judge {
     }
     const Shape sizes(whole.sizes().begin(), whole.sizes().end());
     if (ranks_[0].results[k].sizes != sizes) {
-      find("layout", what + " has sizes " + to_string(ranks_[0].results[k].sizes) + ", the op gives " +
-                         to_string(sizes));
+      find("layout", what + " has sizes " + to_string(ranks_[0].results[k].sizes) +
+                         ", the op gives " + to_string(sizes));
       return;
     }
     check("forward", what, parts, layout, whole);
@@ -224,8 +225,7 @@ class Judge {
   void gradient(std::size_t i) {
     if (ref_.differentiable[i] == 0 || !ref_.operands[i].defined()) return;
     const bool plain = item_.given[i] == nullptr;
-    const Layout* layout =
-        plain ? Layout::replicated(item_.mesh) : item_.given[i]->dual();
+    const Layout* layout = plain ? Layout::replicated(item_.mesh) : item_.given[i]->dual();
     const double scale = plain ? 1 : oracle::cotangent_scale(item_.given[i]);
     std::vector<at::Tensor> parts;
     for (const RankResult& r : ranks_) {
@@ -249,8 +249,7 @@ std::string first_lines(const std::string& text) {
 
 class Session {
  public:
-  Session(const std::vector<VerifyItem>& items, const Mesh* mesh,
-          std::chrono::milliseconds timeout)
+  Session(const std::vector<VerifyItem>& items, const Mesh* mesh, std::chrono::milliseconds timeout)
       : items_(items), world_(static_cast<std::size_t>(mesh->size())), timeout_(timeout) {
     for (std::size_t i = 0; i < items.size(); ++i) slots_.emplace_back();
   }

@@ -12,7 +12,7 @@ namespace hyper_parallel::torch_layer {
 
 /// One run of one case on all ranks of a mesh.
 struct VerifyItem {
-  std::size_t which = 0;               // the case
+  std::size_t which = 0;  // the case
   const VerifyCase* c = nullptr;
   const Reference* reference = nullptr;
   std::optional<c10::OperatorHandle> op;

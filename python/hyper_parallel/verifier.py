@@ -96,9 +96,7 @@ def mixed(*shape: int, special: Sequence[float] = (math.nan, math.inf, -math.inf
 
 def grid(*shape: int) -> Value:
     """Draw small whole numbers as floats, so that some are equal."""
-    return Value(
-        lambda g: torch.randint(-2, 3, shape, generator=g).double(), f"grid{list(shape)}"
-    )
+    return Value(lambda g: torch.randint(-2, 3, shape, generator=g).double(), f"grid{list(shape)}")
 
 
 def distinct(*shape: int) -> Value:
@@ -345,7 +343,7 @@ def verify(
         in_place: also run ``add_`` where the rule of ``add`` serves it.
         dispatch: also call the op on DTensors in many layouts.
         missing: also look for strategies that hold and that the rule lacks.
-        options: ``most_choices``, ``most_layouts``, ``most_trials`` of hyper_parallel/torch/verify.h.
+        options: ``most_choices``, ``most_layouts``, ``most_trials`` of torch/verify.h.
 
     Returns:
         A report; ``report.wrong`` and ``report.missing`` are what matters.
@@ -386,7 +384,11 @@ def verify(
             for f in result["findings"]:
                 one = chunk[f["which"]]
                 finding = Finding(
-                    one["op"], one["label"], _mesh_text(tuple(sizes)), f["kind"], f["line"],
+                    one["op"],
+                    one["label"],
+                    _mesh_text(tuple(sizes)),
+                    f["kind"],
+                    f["line"],
                     f["detail"],
                 )
                 owner = report.ops[owners[begin + f["which"]]]
@@ -420,9 +422,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         missing=not given.no_missing,
         seed=given.seed,
         table=load_table(given.cases),
-        progress=lambda text: print(f"  {text}", end="\033[K\r", file=sys.stderr, flush=True)
-        if sys.stderr.isatty()
-        else None,
+        progress=lambda text: (
+            print(f"  {text}", end="\033[K\r", file=sys.stderr, flush=True)
+            if sys.stderr.isatty()
+            else None
+        ),
     )
     if given.ops:
         for op in report.ops.values():

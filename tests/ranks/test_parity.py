@@ -12,7 +12,7 @@ import transformers
 import hyper_parallel as hp
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-from float64 import KeepFloat64  # noqa: E402
+from float64 import KeepFloat64
 
 BATCH, LENGTH, VOCAB = 3, 7, 61  # none divides by 2
 

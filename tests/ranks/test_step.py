@@ -11,8 +11,8 @@ import torch
 import hyper_parallel as hp
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-import train_qwen3 as qwen  # noqa: E402
-from float64 import KeepFloat64  # noqa: E402
+import train_qwen3 as qwen
+from float64 import KeepFloat64
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-// The examples of docs/notation.md: a block that starts with "> " is a rule, its operands, perhaps one
-// attribute, and the table that the engine prints.
+// The examples of docs/notation.md: a block that starts with "> " is a rule, its operands, perhaps
+// one attribute, and the table that the engine prints.
 
 #include <fstream>
 #include <sstream>
@@ -59,8 +59,9 @@ TEST_SUITE("NotationPage") {
       REQUIRE(example.head.size() >= 2);
       CAPTURE(example.head[0]);
       const Attrs attrs = example.head.size() > 2 ? attribute(example.head[2]) : Attrs{};
-      const ConcreteRule rule = concretize(parse_notation(example.head[0]),
-                                           call("example", "x=2", operands(example.head[1]), attrs));
+      const ConcreteRule rule =
+          concretize(parse_notation(example.head[0]),
+                     call("example", "x=2", operands(example.head[1]), attrs));
       std::string table;
       for (const AxisChoice& c : strategies(rule)) table += to_string(rule, c) + "\n";
       CHECK(table == example.table);

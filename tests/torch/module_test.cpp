@@ -1,9 +1,11 @@
 #include "hyper_parallel/torch/module.h"
 
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sin.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -36,6 +38,9 @@ struct Net : nn::Module {
     up = register_module("up", nn::Linear(7, 5));
     up_too = register_module("up_too", up);
     to(torch::kFloat64);
+    // Rank threads share torch's generator: values of its own would differ from rank to rank.
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& p : parameters()) p.copy_(at::arange(p.numel()).sin().view_as(p));
   }
 
   nn::Embedding embed = nullptr;
@@ -134,8 +139,8 @@ TEST_SUITE("ShardParameters") {
       }
       shard_parameters(net, mesh(), {{"up.weight", split(0)}}, 0);
       // Rank 0's values count, also for the plain twin.
-      const at::Tensor weight = full_tensor(net.up->weight).detach();
-      const at::Tensor bias = full_tensor(net.up->bias).detach();
+      const at::Tensor weight = full_tensor(net.up->weight).detach().clone();
+      const at::Tensor bias = full_tensor(net.up->bias).detach().clone();
       const at::Tensor x = at::ones({3, 7}, torch::kFloat64);
       torch::optim::SGD optimizer(net.up->parameters(), 0.5);
       net.up->forward(x).square().sum().backward();

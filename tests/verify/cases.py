@@ -15,7 +15,6 @@ from hyper_parallel.verifier import (
     case,
     distinct,
     grid,
-    in_place_name,
     ints,
     made,
     mixed,
@@ -60,9 +59,26 @@ for names, kind in (
         DOMAIN[name] = kind
 
 INTEGERS = set(
-    "__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ "
-    "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift gcd lcm"
-    .split()
+    [
+        "__and__",
+        "__or__",
+        "__xor__",
+        "__lshift__",
+        "__rshift__",
+        "__iand__",
+        "__ior__",
+        "__ixor__",
+        "__ilshift__",
+        "__irshift__",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "bitwise_not",
+        "bitwise_left_shift",
+        "bitwise_right_shift",
+        "gcd",
+        "lcm",
+    ]
 )
 
 
@@ -231,8 +247,12 @@ give("div.Tensor_mode", case(t(*X), positive(3), rounding_mode="floor"))
 give("div.Scalar_mode", case(t(*X), 2, rounding_mode=None), case(t(*X), 2, rounding_mode="trunc"))
 CASES["aten::divide.Tensor_mode"] = CASES["aten::div.Tensor_mode"]
 CASES["aten::divide.Scalar_mode"] = CASES["aten::div.Scalar_mode"]
-for twin in "__iand__ __ilshift__ __ior__ __irshift__ __ixor__".split():
-    give(f"{twin}.Tensor", case(small_ints(*X), small_ints(*X)), case(small_ints(4, 3), small_ints(3)))
+for twin in ["__iand__", "__ilshift__", "__ior__", "__irshift__", "__ixor__"]:
+    give(
+        f"{twin}.Tensor",
+        case(small_ints(*X), small_ints(*X)),
+        case(small_ints(4, 3), small_ints(3)),
+    )
 give("polygamma", case(1, positive(*X)), case(0, positive(*W)))
 give("mvlgamma", case(uniform(2, 4, *X), 2))
 give("atan2 arctan2 hypot", case(t(*X), t(*X)), case(t(2, 4, 3), t(3)), case(t(3), t(4, 1)))
@@ -277,11 +297,17 @@ give(
 )
 ADDENDS = ((5, 6), (6,), (1, 6), (5, 1), ())
 give("addmm", *(case(t(*a), t(5, 3), t(3, 6)) for a in ADDENDS))
-give("addmm", case(t(6), t(5, 3), t(3, 6), beta=0.5, alpha=-2), case(t(6), t(5, 3), t(3, 6), beta=0))
+give(
+    "addmm", case(t(6), t(5, 3), t(3, 6), beta=0.5, alpha=-2), case(t(6), t(5, 3), t(3, 6), beta=0)
+)
 give("addbmm", *(case(t(*a), t(4, 5, 3), t(4, 3, 6)) for a in ADDENDS))
 give("baddbmm", *(case(t(*a), t(4, 5, 3), t(4, 3, 6)) for a in (*ADDENDS, (4, 5, 6), (4, 1, 1))))
 give("baddbmm", case(t(4, 5, 6), t(4, 5, 3), t(4, 3, 6), beta=2, alpha=0.5))
-give("addmv", *(case(t(*a), t(5, 3), t(3)) for a in ((5,), (1,), ())), case(t(5), t(5, 3), t(3), beta=3))
+give(
+    "addmv",
+    *(case(t(*a), t(5, 3), t(3)) for a in ((5,), (1,), ())),
+    case(t(5), t(5, 3), t(3), beta=3),
+)
 give("addr", *(case(t(*a), t(5), t(6)) for a in ADDENDS), case(t(6), t(5), t(6), beta=2, alpha=3))
 give(
     "einsum",
@@ -323,7 +349,9 @@ over_dims("amin", distinct)
 over_dims("logsumexp", dims=DIMS[:-1])
 over_dims("var.dim", dims=())
 over_dims("std.dim", dims=())
-give("sum.dim_IntList mean.dim nansum", case(t(5, 3), None), case(t(5, 3), [1], dtype=torch.float32))
+give(
+    "sum.dim_IntList mean.dim nansum", case(t(5, 3), None), case(t(5, 3), [1], dtype=torch.float32)
+)
 give("sum.dim_IntList", case(ints(-3, 4, 5, 3), [0]), case(bools(5, 3), [1]))
 give("var.dim std.dim", *(case(t(5, 4, 3), d) for d in ([0], [1], [0, 2], None)))
 give("var.dim std.dim", case(t(5, 4, 3), [1], False, True))
@@ -349,18 +377,38 @@ give("max.dim min.dim", case(distinct(5, 4), 1, True), case(grid(5, 6), 1), case
 give("median.dim nanmedian.dim mode", *(case(distinct(5, 4, 3), d) for d in (0, 1, -1)))
 give("median.dim nanmedian.dim", case(distinct(5, 4), 1, True))
 give("mode", case(grid(5, 6), 1, True), case(grid(5, 6)))
-give("kthvalue", *(case(distinct(5, 4, 3), 2, d) for d in (0, 1, -1)), case(distinct(5, 4), 3, 1, True))
+give(
+    "kthvalue",
+    *(case(distinct(5, 4, 3), 2, d) for d in (0, 1, -1)),
+    case(distinct(5, 4), 3, 1, True),
+)
 give("prod.dim_int", *(case(positive(5, 4, 3), d) for d in (0, 1, -1)), case(t(5, 4), 1, True))
 F32 = t(5, 3, dtype=torch.float32)
 give("norm.Scalar", case(t(5, 3)), *(case(t(5, 3), p) for p in (0, 1, 3, INF, -INF)))
-give("norm.ScalarOpt_dtype", case(t(5, 3), None, dtype=torch.float64), case(F32, 1, dtype=torch.float64))
+give(
+    "norm.ScalarOpt_dtype",
+    case(t(5, 3), None, dtype=torch.float64),
+    case(F32, 1, dtype=torch.float64),
+)
 ORDERS = (0, 1, 2, 3, INF, -INF)
 give("norm.ScalarOpt_dim linalg_vector_norm", *(case(t(5, 4, 3), p, [1]) for p in ORDERS))
-give("norm.ScalarOpt_dim linalg_vector_norm", case(t(5, 4, 3), 2, [0, 2]), case(t(5, 4), 2, [0], True))
+give(
+    "norm.ScalarOpt_dim linalg_vector_norm",
+    case(t(5, 4, 3), 2, [0, 2]),
+    case(t(5, 4), 2, [0], True),
+)
 give("norm.ScalarOpt_dim", case(t(5, 4), None, [1]), case(t(5, 4), 2, []))
 give("norm.ScalarOpt_dim_dtype", case(t(5, 4, 3), 2, [1], False, dtype=torch.float64))
-give("norm.ScalarOpt_dim_dtype", case(t(5, 4, 3, dtype=torch.float32), 1, [0, 2], True, dtype=torch.float64))
-give("linalg_vector_norm", case(t(5, 3)), case(t(5, 3), 2, None, True), case(F32, 1, dtype=torch.float64))
+give(
+    "norm.ScalarOpt_dim_dtype",
+    case(t(5, 4, 3, dtype=torch.float32), 1, [0, 2], True, dtype=torch.float64),
+)
+give(
+    "linalg_vector_norm",
+    case(t(5, 3)),
+    case(t(5, 3), 2, None, True),
+    case(F32, 1, dtype=torch.float64),
+)
 
 # ---- Along one dim -------------------------------------------------------------------------
 
@@ -370,7 +418,11 @@ give("cummax cummin", *(case(distinct(5, 4, 3), d) for d in (0, 1, -1)))
 give("logcumsumexp", *(case(t(5, 4, 3), d) for d in (0, 1, -1)))
 give("sort argsort", case(distinct(5, 6)), *(case(distinct(5, 4, 3), d) for d in (0, 1)))
 give("sort argsort", case(distinct(5, 6), 1, True))
-give("sort.stable argsort.stable", case(grid(5, 6), stable=True), case(grid(6, 5), stable=True, dim=0))
+give(
+    "sort.stable argsort.stable",
+    case(grid(5, 6), stable=True),
+    case(grid(6, 5), stable=True, dim=0),
+)
 give("sort.stable argsort.stable", case(grid(5, 6), stable=True, dim=1, descending=True))
 give("msort", case(distinct(5, 4)), case(distinct(3, 4, 5)))
 give(
@@ -383,7 +435,9 @@ give(
 )
 give("softmax.int log_softmax.int special_softmax", *(case(t(5, 4, 3), d) for d in (0, 1, -1)))
 give("special_log_softmax", *(case(t(5, 4, 3), d) for d in (0, 1, -1)))
-give("softmax.int log_softmax.int", case(t(5, 6), 1, torch.float32), case(t(7), 0), case(t(2, 5), 0))
+give(
+    "softmax.int log_softmax.int", case(t(5, 6), 1, torch.float32), case(t(7), 0), case(t(2, 5), 0)
+)
 give("_softmax _log_softmax", *(case(t(5, 4, 3), d, False) for d in (0, 1, -1)))
 give("glu", case(t(5, 4)), case(t(6, 5), 0), case(t(2, 8, 3), 1))
 
@@ -458,7 +512,11 @@ for kind in (0, 1, 2):
         case(t(5, 4), ints(0, 4, 5), None, kind),
         case(t(5, 4), ints(0, 4, 5), positive(4), kind, 1),
     )
-    give("nll_loss_nd", case(t(4), ints(0, 4), None, kind), case(t(2, 5, 3), ints(0, 5, 2, 3), None, kind))
+    give(
+        "nll_loss_nd",
+        case(t(4), ints(0, 4), None, kind),
+        case(t(2, 5, 3), ints(0, 5, 2, 3), None, kind),
+    )
     give(
         "nll_loss2d",
         case(t(2, 5, 3, 2), ints(0, 5, 2, 3, 2), None, kind),
@@ -466,10 +524,27 @@ for kind in (0, 1, 2):
     )
     give("mse_loss l1_loss smooth_l1_loss huber_loss", case(t(5, 3), t(5, 3), kind))
     give("mse_loss l1_loss smooth_l1_loss huber_loss", case(t(2, 4, 3), t(4, 3), kind))
-    give("soft_margin_loss", case(t(5, 3), made(lambda g: torch.where(torch.rand(5, 3, generator=g) < 0.5, 1.0, -1.0).double(), "signs[5, 3]"), kind))
-    give("kl_div", case(t(5, 3), uniform(0.1, 1, 5, 3), kind), case(t(5, 3), t(5, 3), kind, log_target=True))
+    give(
+        "soft_margin_loss",
+        case(
+            t(5, 3),
+            made(
+                lambda g: torch.where(torch.rand(5, 3, generator=g) < 0.5, 1.0, -1.0).double(),
+                "signs[5, 3]",
+            ),
+            kind,
+        ),
+    )
+    give(
+        "kl_div",
+        case(t(5, 3), uniform(0.1, 1, 5, 3), kind),
+        case(t(5, 3), t(5, 3), kind, log_target=True),
+    )
     give("binary_cross_entropy", case(uniform(0.1, 0.9, 5, 3), uniform(0, 1, 5, 3), None, kind))
-    give("binary_cross_entropy", case(uniform(0.1, 0.9, 5, 3), uniform(0, 1, 5, 3), positive(3), kind))
+    give(
+        "binary_cross_entropy",
+        case(uniform(0.1, 0.9, 5, 3), uniform(0, 1, 5, 3), positive(3), kind),
+    )
     give(
         "binary_cross_entropy_with_logits",
         case(t(5, 3), uniform(0, 1, 5, 3), None, None, kind),
@@ -505,8 +580,18 @@ attention((3, 5, 4), (3, 6, 4), (3, 6, 4), t(3, 1, 6))
 
 SAME = "alias contiguous detach clone lift lift_fresh"
 give(SAME, case(t(5, 3)), case(t(2, 4, 6)))
-give("permute", case(t(5, 4, 3), [2, 0, 1]), case(t(5, 3), [-1, 0]), case(t(2, 3, 4, 5), [0, 2, 1, 3]))
-give("transpose.int swapdims swapaxes", case(t(5, 4, 3), 0, 2), case(t(5, 3), -1, 0), case(t(5, 3), 1, 1))
+give(
+    "permute",
+    case(t(5, 4, 3), [2, 0, 1]),
+    case(t(5, 3), [-1, 0]),
+    case(t(2, 3, 4, 5), [0, 2, 1, 3]),
+)
+give(
+    "transpose.int swapdims swapaxes",
+    case(t(5, 4, 3), 0, 2),
+    case(t(5, 3), -1, 0),
+    case(t(5, 3), 1, 1),
+)
 give("t", case(t(5, 3)), case(t(7)))
 give("adjoint mT mH", case(t(5, 3)), case(t(2, 4, 3)))
 give("adjoint mH matrix_H", case(t(4, 3, dtype=COMPLEX)))
@@ -518,7 +603,12 @@ give("squeeze.dim", case(t(5, 1, 3), 1), case(t(5, 3), 0), case(t(1, 4), -2))
 give("squeeze.dims", case(t(5, 1, 3, 1), [1, 3]), case(t(5, 1, 3), [0, 1]), case(t(2, 3), [0, 1]))
 give("movedim.int moveaxis.int", case(t(5, 4, 3), 0, 2), case(t(5, 4, 3), -1, 0))
 give("movedim.intlist moveaxis.intlist", case(t(5, 4, 3), [0, 1], [2, 0]))
-give("expand broadcast_to", case(t(5, 1), [5, 4]), case(t(3), [5, 2, 3]), case(t(4, 1, 3), [-1, 5, -1]))
+give(
+    "expand broadcast_to",
+    case(t(5, 1), [5, 4]),
+    case(t(3), [5, 2, 3]),
+    case(t(4, 1, 3), [-1, 5, -1]),
+)
 give("expand broadcast_to", case(t(5, 3), [5, 3]))
 SHAPES = (
     ((6, 4), [24]),
@@ -539,7 +629,9 @@ SHAPES = (
 give("view reshape _unsafe_view", *(case(t(*before), after) for before, after in SHAPES))
 give("view reshape", case(t(1), []), case(t(), [1, 1]))
 give("_reshape_alias", case(t(6, 4), [24], [1]), case(t(5, 6), [5, 2, 3], [6, 3, 1]))
-give("flatten.using_ints", case(t(5, 2, 3)), case(t(5, 2, 3), 1), case(t(4, 3, 2), 0, 1), case(t(5)))
+give(
+    "flatten.using_ints", case(t(5, 2, 3)), case(t(5, 2, 3), 1), case(t(4, 3, 2), 0, 1), case(t(5))
+)
 give("ravel", case(t(5, 3)), case(t(4)), case(t(2, 3, 2)))
 
 # ---- Joining and cutting -------------------------------------------------------------------
@@ -553,7 +645,9 @@ give(
     case([t(5, 3)], 0),
     case([t(4, 3), t(4, 1)], 1),
 )
-give("stack", case([t(5, 3), t(5, 3)]), case([t(5, 3), t(5, 3), t(5, 3)], 1), case([t(4), t(4)], -1))
+give(
+    "stack", case([t(5, 3), t(5, 3)]), case([t(5, 3), t(5, 3), t(5, 3)], 1), case([t(4), t(4)], -1)
+)
 give("split.Tensor unsafe_split.Tensor", case(t(5, 3), 2), case(t(5, 6), 3, 1), case(t(7, 2), 7))
 give(
     "split.sizes split_with_sizes unsafe_split_with_sizes",
@@ -594,7 +688,11 @@ give("masked_scatter", case(t(5, 3), bools(5, 3), t(20)), case(t(4), bools(4), t
 
 give("dropout native_dropout", case(t(5, 3), 0.0, True), case(t(2, 4, 6), 0.5, False))
 give("dropout native_dropout", case(t(5, 3), 0.5, True, values=False, grad=False))
-give("feature_dropout", case(t(5, 3, 2), 0.0, True), case(t(5, 3), 0.5, True, values=False, grad=False))
+give(
+    "feature_dropout",
+    case(t(5, 3, 2), 0.0, True),
+    case(t(5, 3), 0.5, True, values=False, grad=False),
+)
 give("bernoulli", case(bools_as_floats(5, 3)), case(uniform(0, 1, 5, 3), values=False))
 give("bernoulli.p", case(t(5, 3), 1.0), case(t(2, 4), 0.3, values=False))
 give("bernoulli_.float", case(t(5, 3), 1.0), case(t(2, 4), 0.3, values=False))
@@ -626,7 +724,12 @@ give("select.int", case(t(5, 3), 0, 2), case(t(5, 3), 1, -1), case(t(2, 4, 3), 1
 give("diagonal", case(t(5, 5)), case(t(2, 4, 3), 1, 1, 2), case(t(3, 4, 5), -1, 0, 2))
 give("flip", case(t(5, 3), [0]), case(t(5, 4, 3), [0, 2]), case(t(6, 2), []))
 give("roll", case(t(5, 3), [1], [0]), case(t(5, 4), [2, -1], [0, 1]), case(t(5, 3), [2], []))
-give("constant_pad_nd", case(t(5, 3), [1, 2]), case(t(5, 3), [0, 0, 1, 1], 1.5), case(t(5, 4), [-1, 0]))
+give(
+    "constant_pad_nd",
+    case(t(5, 3), [1, 2]),
+    case(t(5, 3), [0, 0, 1, 1], 1.5),
+    case(t(5, 4), [-1, 0]),
+)
 give(
     "pad",
     case(t(5, 3), [1, 2]),
@@ -635,7 +738,13 @@ give(
     case(t(3, 2, 5), [2, 1], "replicate"),
     case(t(3, 2, 5), [2, 1], "circular"),
 )
-give("repeat", case(t(5, 3), [2, 1]), case(t(5), [3, 2]), case(t(5, 3), [1, 1]), case(t(2, 4), [1, 3]))
+give(
+    "repeat",
+    case(t(5, 3), [2, 1]),
+    case(t(5), [3, 2]),
+    case(t(5, 3), [1, 1]),
+    case(t(2, 4), [1, 3]),
+)
 give("repeat_interleave.self_int", case(t(5, 3), 2, 0), case(t(5, 4), 3, 1), case(t(5, 3), 2))
 give("as_strided", case(t(5, 3), [5, 3], [3, 1]), case(t(6, 2), [3, 2], [4, 1], 1))
 give("tril triu", case(t(5, 3)), case(t(2, 4, 4), 1), case(t(3, 6), -1))
@@ -644,7 +753,11 @@ give("unfold", case(t(8, 3), 0, 2, 2), case(t(5, 7), 1, 3, 2), case(t(5, 6), 1, 
 # ---- Indexing ------------------------------------------------------------------------------
 
 give("bucketize.Tensor", case(t(5, 3), SORTED), case(t(2, 4, 6), SORTED, right=True))
-give("isin.Tensor_Tensor", case(ints(0, 6, 5, 3), ints(0, 6, 4)), case(grid(2, 4), grid(3), invert=True))
+give(
+    "isin.Tensor_Tensor",
+    case(ints(0, 6, 5, 3), ints(0, 6, 4)),
+    case(grid(2, 4), grid(3), invert=True),
+)
 give("isin.Tensor_Scalar", case(ints(0, 3, 5, 3), 1), case(grid(2, 4), 0))
 give(
     "gather",
@@ -678,7 +791,11 @@ give(
     case(t(7), 0, ints(0, 7, 5), t(5)),
 )
 give("index_copy", case(t(5, 3), 0, PERMUTED, t(3, 3)), case(t(4, 6), 1, PERMUTED, t(4, 3)))
-give("index_fill.int_Scalar", case(t(5, 3), 0, ints(0, 5, 2), 1.5), case(t(4, 6), 1, ints(0, 6, 3), 0))
+give(
+    "index_fill.int_Scalar",
+    case(t(5, 3), 0, ints(0, 5, 2), 1.5),
+    case(t(4, 6), 1, ints(0, 6, 3), 0),
+)
 give(
     "index_put",
     case(t(5, 3), [PERMUTED], t(3, 3)),
@@ -694,7 +811,11 @@ give(
     case(t(5, 3), 0, made(lambda g: columns(g, 5, 4, 3), "columns[4, 3]"), t(4, 3)),
     case(t(4, 6), 1, made(lambda g: columns(g, 6, 3, 4).T.contiguous(), "rows[4, 3]"), t(4, 5)),
 )
-give("scatter.value", case(t(5, 3), 0, ints(0, 5, 4, 3), 1.5), case(t(4, 6), 1, ints(0, 6, 3, 2), 0.0))
+give(
+    "scatter.value",
+    case(t(5, 3), 0, ints(0, 5, 4, 3), 1.5),
+    case(t(4, 6), 1, ints(0, 6, 3, 2), 0.0),
+)
 give(
     "scatter_add",
     case(t(5, 3), 0, ints(0, 5, 4, 3), t(4, 3)),
@@ -723,11 +844,19 @@ give("conv3d", case(t(3, 2, 3, 4, 3), t(5, 2, 2, 2, 2), t(5)))
 give("avg_pool1d", case(t(3, 5, 8), [2]), case(t(5, 6), [3], [2], [1]))
 give("max_pool1d", case(distinct(3, 5, 8), [2]), case(distinct(5, 6), [3], [2], [1]))
 give("avg_pool2d", case(t(3, 5, 4, 6), [2, 2]), case(t(5, 4, 4), [3, 3], [1, 1], [1, 1]))
-give("max_pool2d", case(distinct(3, 5, 4, 6), [2, 2]), case(distinct(5, 4, 4), [3, 3], [1, 1], [1, 1]))
+give(
+    "max_pool2d",
+    case(distinct(3, 5, 4, 6), [2, 2]),
+    case(distinct(5, 4, 4), [3, 3], [1, 1], [1, 1]),
+)
 give("avg_pool3d", case(t(3, 5, 4, 2, 2), [2, 2, 2]))
 give("max_pool3d", case(distinct(3, 5, 4, 2, 2), [2, 2, 2]))
 give("adaptive_avg_pool1d", case(t(3, 5, 8), [2]), case(t(5, 6), [3]))
-give("adaptive_avg_pool2d _adaptive_avg_pool2d", case(t(3, 5, 4, 6), [2, 3]), case(t(5, 4, 4), [1, 1]))
+give(
+    "adaptive_avg_pool2d _adaptive_avg_pool2d",
+    case(t(3, 5, 4, 6), [2, 3]),
+    case(t(5, 4, 4), [1, 1]),
+)
 give("adaptive_avg_pool3d", case(t(3, 5, 4, 2, 2), [2, 1, 1]))
 give("upsample_linear1d", case(t(3, 5, 4), [7], False))
 give("upsample_nearest1d", case(t(3, 5, 4), [7]))
@@ -736,7 +865,11 @@ give("upsample_nearest2d", case(t(3, 5, 4, 3), [6, 5]))
 
 # ---- Other ---------------------------------------------------------------------------------
 
-give("_fft_c2c", case(t(5, 4, dtype=COMPLEX), [1], 0, True), case(t(3, 4, 2, dtype=COMPLEX), [0, 2], 1, False))
+give(
+    "_fft_c2c",
+    case(t(5, 4, dtype=COMPLEX), [1], 0, True),
+    case(t(3, 4, 2, dtype=COMPLEX), [0, 2], 1, False),
+)
 give("linalg_cross", case(t(5, 3), t(5, 3)), case(t(3, 4), t(3, 4), dim=0))
 give("linalg_inv", case(dominant(4, 3, 3)), case(dominant(5, 5)))
 give(
@@ -748,7 +881,11 @@ give("histc", case(t(5, 3), 4, -2, 2), case(t(7), 3))
 BF16 = torch.bfloat16
 give(
     "_grouped_mm",
-    case(t(8, 16, dtype=BF16), t(3, 16, 8, dtype=BF16), made(lambda g: torch.tensor([3, 5, 8], dtype=torch.int32), "offsets[3]")),
+    case(
+        t(8, 16, dtype=BF16),
+        t(3, 16, 8, dtype=BF16),
+        made(lambda g: torch.tensor([3, 5, 8], dtype=torch.int32), "offsets[3]"),
+    ),
     case(t(3, 8, 16, dtype=BF16), t(3, 16, 8, dtype=BF16)),
 )
 
@@ -765,20 +902,50 @@ FOREACH_DOMAIN = {
     "acos": unit, "asin": unit, "log": positive, "log10": positive, "log1p": positive, "log2": positive,
     "lgamma": positive, "reciprocal": positive, "rsqrt": positive, "sqrt": positive, "max": distinct,
 }  # fmt: skip
-for name in (
-    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 max neg "
-    "reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc zero".split()
-):
+for name in [
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "floor",
+    "frac",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "max",
+    "neg",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "zero",
+]:
     give(f"_foreach_{name}", case(each(FOREACH_DOMAIN.get(name, t))))
-for name in "add sub mul div clamp_max clamp_min maximum minimum pow".split():
+for name in ["add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum", "pow"]:
     draw = positive if name in ("div", "pow") else t
     give(f"_foreach_{name}.Scalar", case(each(draw), 1.5))
     give(f"_foreach_{name}.ScalarList", case(each(draw), [1.5, 2.0]))
     give(f"_foreach_{name}.List", case(each(draw), each(draw)))
-for name in "add mul div".split():
+for name in ["add", "mul", "div"]:
     give(f"_foreach_{name}.Tensor", case(each(t), positive()))
 give("_foreach_add.List _foreach_sub.List", case(each(t), each(t), alpha=-2))
-for name in "addcmul addcdiv".split():
+for name in ["addcmul", "addcdiv"]:
     give(f"_foreach_{name}.Scalar", case(each(t), each(t), each(positive), 0.5))
     give(f"_foreach_{name}.ScalarList", case(each(t), each(t), each(positive), [0.5, 2.0]))
 give("_foreach_lerp.Scalar", case(each(t), each(t), 0.3))
@@ -813,6 +980,14 @@ for overload, lr in (("", 0.1), (".tensor_lr", made(lambda g: torch.tensor(0.1).
         case(each(t), each(t), [], weight_decay=0.0, momentum=0.0, lr=lr, dampening=0.0,
              nesterov=False, maximize=True, is_first_step=False),
     )  # fmt: skip
-give("repeat_interleave.self_Tensor", case(t(5, 3), ints(0, 3, 5), 0), case(t(5, 4), ints(1, 3, 4), 1))
+give(
+    "repeat_interleave.self_Tensor",
+    case(t(5, 3), ints(0, 3, 5), 0),
+    case(t(5, 4), ints(1, 3, 4), 1),
+)
 give("repeat_interleave.self_Tensor", case(t(5, 3), ints(2, 3, 1), 0))
-give("new_empty_strided", case(t(5, 3), [5, 3], [3, 1], values=False), case(t(5, 3), [4], [1], values=False))
+give(
+    "new_empty_strided",
+    case(t(5, 3), [5, 3], [3, 1], values=False),
+    case(t(5, 3), [4], [1], values=False),
+)

@@ -26,8 +26,8 @@ template <class E>
 py::object make_exception(py::module_& m, const char* name, PyObject* base) {
   py::dict scope;
   scope["__module__"] = "hyper_parallel";
-  py::object type = py::reinterpret_steal<py::object>(PyErr_NewException(
-      (std::string("hyper_parallel.") + name).c_str(), base, scope.ptr()));
+  py::object type = py::reinterpret_steal<py::object>(
+      PyErr_NewException((std::string("hyper_parallel.") + name).c_str(), base, scope.ptr()));
   type.attr("code") = "";
   m.attr(name) = type;
   return type;
@@ -44,7 +44,8 @@ void init_errors(py::module_& m) {
   static py::object unsupported =
       make_exception<UnsupportedError>(m, "UnsupportedError", PyExc_NotImplementedError);
   static py::object comm = make_exception<CommError>(m, "CommError", PyExc_RuntimeError);
-  static py::object internal = make_exception<InternalError>(m, "InternalError", PyExc_RuntimeError);
+  static py::object internal =
+      make_exception<InternalError>(m, "InternalError", PyExc_RuntimeError);
   // The module and its errors live as long as the process; no destructor runs at exit.
   for (const py::object* o : {&usage, &unsupported, &comm, &internal}) o->inc_ref();
   py::register_exception_translator([](std::exception_ptr p) {
@@ -82,14 +83,17 @@ void init_placement(py::module_& m) {
             return p.is_partial() && (!op || p.op() == parse_reduce_op(*op));
           },
           py::arg("reduce_op") = std::nullopt)
-      .def_property_readonly("dim", [](Placement p) -> py::object {
-        if (!p.is_shard()) throw py::attribute_error("only Shard has a dim");
-        return py::int_(p.dim());
-      })
-      .def_property_readonly("reduce_op", [](Placement p) -> py::object {
-        if (!p.is_partial()) throw py::attribute_error("only Partial has a reduce_op");
-        return py::str(std::string(to_string(p.op())));
-      })
+      .def_property_readonly("dim",
+                             [](Placement p) -> py::object {
+                               if (!p.is_shard()) throw py::attribute_error("only Shard has a dim");
+                               return py::int_(p.dim());
+                             })
+      .def_property_readonly("reduce_op",
+                             [](Placement p) -> py::object {
+                               if (!p.is_partial())
+                                 throw py::attribute_error("only Partial has a reduce_op");
+                               return py::str(std::string(to_string(p.op())));
+                             })
       .def("__str__", [](Placement p) { return to_string(p); })
       .def("__repr__",
            [](Placement p) -> std::string {
@@ -97,19 +101,19 @@ void init_placement(py::module_& m) {
              if (p.is_shard()) return "Shard(dim=" + std::to_string(p.dim()) + ")";
              return "Partial(reduce_op='" + std::string(to_string(p.op())) + "')";
            })
-      .def("__eq__", [](Placement a, const py::object& b) {
-        return py::isinstance<Placement>(b) && a == b.cast<Placement>();
-      })
+      .def("__eq__",
+           [](Placement a, const py::object& b) {
+             return py::isinstance<Placement>(b) && a == b.cast<Placement>();
+           })
       .def("__hash__",
            [](Placement p) {
-             return py::hash(py::make_tuple(static_cast<int>(p.kind()), p.dim(),
-                                            static_cast<int>(p.op())));
+             return py::hash(
+                 py::make_tuple(static_cast<int>(p.kind()), p.dim(), static_cast<int>(p.op())));
            })
       .def("__reduce__", [m](Placement p) -> py::tuple {
         if (p.is_replicate()) return py::make_tuple(m.attr("Replicate"), py::tuple());
         if (p.is_shard()) return py::make_tuple(m.attr("Shard"), py::make_tuple(p.dim()));
-        return py::make_tuple(m.attr("Partial"),
-                              py::make_tuple(std::string(to_string(p.op()))));
+        return py::make_tuple(m.attr("Partial"), py::make_tuple(std::string(to_string(p.op()))));
       });
   m.def("Replicate", &Placement::replicate, "Every rank holds the whole tensor.");
   m.def("Shard", &Placement::shard, py::arg("dim"),
@@ -131,9 +135,8 @@ void init_mesh(py::module_& m) {
       .def_property_readonly("ranks", [](const Mesh& x) { return x.ranks(); })
       .def_property_readonly("ndim", &Mesh::ndim)
       .def(
-          "size", [](const Mesh& x, std::optional<int> axis) {
-            return axis ? x.size(*axis) : x.size();
-          },
+          "size",
+          [](const Mesh& x, std::optional<int> axis) { return axis ? x.size(*axis) : x.size(); },
           py::arg("axis") = std::nullopt)
       .def("axis", &Mesh::axis, py::arg("name"))
       .def("coordinate", &Mesh::coordinate, py::arg("rank"))
@@ -144,9 +147,10 @@ void init_mesh(py::module_& m) {
            py::return_value_policy::reference)
       .def("__str__", &Mesh::to_string)
       .def("__repr__", [](const Mesh& x) { return "Mesh(" + x.to_string() + ")"; })
-      .def("__eq__", [](const Mesh* a, const py::object& b) {
-        return py::isinstance<Mesh>(b) && a == b.cast<const Mesh*>();
-      })
+      .def("__eq__",
+           [](const Mesh* a, const py::object& b) {
+             return py::isinstance<Mesh>(b) && a == b.cast<const Mesh*>();
+           })
       .def("__hash__", [](const Mesh& x) { return x.hash(); })
       .def("__reduce__", [](const Mesh& x) -> py::tuple {
         return py::make_tuple(py::type::of<Mesh>().attr("parse"), py::make_tuple(x.to_string()));
@@ -214,13 +218,15 @@ void init_layout(py::module_& m) {
       .def("to_string_with_mesh", [](const Layout* x) { return to_string_with_mesh(x); })
       .def("__str__", &Layout::to_string)
       .def("__repr__", [](const Layout* x) { return "Layout(" + to_string_with_mesh(x) + ")"; })
-      .def("__eq__", [](const Layout* a, const py::object& b) {
-        return py::isinstance<Layout>(b) && a == b.cast<const Layout*>();
-      })
+      .def("__eq__",
+           [](const Layout* a, const py::object& b) {
+             return py::isinstance<Layout>(b) && a == b.cast<const Layout*>();
+           })
       .def("__hash__", [](const Layout& x) { return x.hash(); })
       .def("__reduce__", [](const Layout* x) -> py::tuple {
-        return py::make_tuple(py::module_::import("hyper_parallel._core").attr("Layout_").attr("parse"),
-                              py::make_tuple(to_string_with_mesh(x)));
+        return py::make_tuple(
+            py::module_::import("hyper_parallel._core").attr("Layout_").attr("parse"),
+            py::make_tuple(to_string_with_mesh(x)));
       });
   m.def(
       "plan",
@@ -228,7 +234,8 @@ void init_layout(py::module_& m) {
         return to_string(*plan::redistribute(from, to, parse_meta(meta)));
       },
       py::arg("source"), py::arg("target"), py::arg("meta"),
-      "The steps, bytes and lower bound of a redistribution of a tensor such as \"f32[4096, 1024]\".");
+      "The steps, bytes and lower bound of a redistribution of a tensor such as \"f32[4096, "
+      "1024]\".");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-"""Every row of the rules: each strategy run on real tensors, missing ones explained; and proof that a
-wrong rule is found."""
+"""Every row of the rules: each strategy run on real tensors, missing ones explained; and proof that
+a wrong rule is found."""
 
 import csv
 import re
