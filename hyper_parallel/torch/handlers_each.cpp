@@ -24,12 +24,6 @@ std::vector<std::int64_t> all_dims(const at::Tensor& t) {
   return out;
 }
 
-bool any_needs_gradient(const std::vector<at::Tensor>& list) {
-  return at::GradMode::is_enabled() &&
-         std::any_of(list.begin(), list.end(),
-                     [](const at::Tensor& t) { return t.requires_grad(); });
-}
-
 // One collective for all tensors that are cut by the same axes: clip_grad_norm_ calls this once a
 // step with every gradient.
 void foreach_norm(HandlerCall& c) {
