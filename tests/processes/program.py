@@ -36,7 +36,10 @@ def main(own_call: bool) -> None:
     local = run_local(lambda: (rank(), total(torch.ones(1), [0, 1])), 2)
     same_group = _torch._group_name(everyone) == dist.group.WORLD.group_name
     dist.destroy_process_group()
-    print("RESULT", (me, alone, size, whole, parts, local, same_group, world_size()), flush=True)
+    # One write: processes share the pipe, and print writes piece by piece where it is unbuffered.
+    found = (me, alone, size, whole, parts, local, same_group, world_size())
+    sys.stdout.write(f"RESULT {found}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
