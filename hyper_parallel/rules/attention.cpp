@@ -89,6 +89,7 @@ class Attention {
       block(rule_, g);
       const int q = factor("q", all);
       rule_.factors[static_cast<std::size_t>(q)].handler = "sdpa";
+      rule_.factors[static_cast<std::size_t>(q)].nonempty = true;
       query.dims[d] = {q};
     } else {
       put(rule_.inputs[kKey], d, h);

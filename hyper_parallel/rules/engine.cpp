@@ -7,6 +7,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/rules/handlers.h"
 #include "hyper_parallel/rules/partial.h"
 #include "hyper_parallel/rules/state.h"
 
@@ -17,8 +18,9 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 struct Candidate {
   AxisChoice choice;
-  double bytes = 0;  // moved now, and for partial results later
-  double kept = 0;   // bytes of operands that stay split or partial as they are
+  double bytes = 0;    // moved, by the handler too
+  double handler = 0;  // of these, by the handler
+  double kept = 0;     // bytes of operands that stay split or partial as they are
 };
 
 // Pass before reduce before partial before none, when all else is equal.
@@ -72,6 +74,8 @@ class Search {
     add({});
     std::stable_sort(out.begin(), out.end(), [&](const Candidate& a, const Candidate& b) {
       if (a.bytes != b.bytes) return a.bytes < b.bytes;
+      // A handler that moves as much as a gather is not worth its work.
+      if ((a.handler > 0) != (b.handler > 0)) return b.handler > 0;
       if (a.kept != b.kept) return a.kept > b.kept;
       return rank_of(rule_, a.choice) < rank_of(rule_, b.choice);
     });
@@ -94,29 +98,52 @@ class Search {
       const bool carries = n.kind == Need::Kind::partial;
       if (splits || carries) out.kept += bytes;
     }
-    out.bytes += handler_price(rule_, call_, states_, axis, choice) + pending(axis, choice);
+    out.handler = handler_price(rule_, call_, states_, axis, choice);
+    out.bytes += out.handler;
     out.choice = std::move(choice);
     return out;
   }
 
-  // What reducing the results of a partial choice will move: a sum that passes is not free, it is
-  // put off. Without this a weight would be gathered to keep an activation partial.
-  double pending(int axis, const AxisChoice& choice) const {
-    if (choice.kind != AxisChoice::Kind::partial) return 0;
-    double width = 0;  // bytes an element, by what the other axes leave of it
+  // What reducing the results will move where a choice merely puts that off: a partial operand that
+  // passes, a masked look-up. Without this a weight would be gathered to keep an activation
+  // partial, and a small table looked up in parts.
+  double pending(const std::vector<const Layout*>& outputs) const {
+    double out = 0;
+    for (int axis = 0; axis < call_.mesh->ndim(); ++axis) {
+      const AxisChoice& choice = chosen_[at(axis)];
+      const bool passes = choice.kind == AxisChoice::Kind::partial;
+      const bool looks_up = choice.kind == AxisChoice::Kind::factor &&
+                            puts_off(rule_.factors[at(choice.factor)].handler);
+      if (!passes && !looks_up) continue;
+      const double n = call_.mesh->size(axis);
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        out += 2 * (n - 1) / n * local_elements(rule_.outputs[i].sizes, outputs[i]) * width();
+      }
+    }
+    return out;
+  }
+
+  static bool puts_off(const std::string& handler) {
+    return !handler.empty() && find_handler(handler).puts_off;
+  }
+
+  static double local_elements(const Shape& sizes, const Layout* layout) {
+    double out = 1;
+    for (std::int64_t size : sizes) out *= static_cast<double>(size);
+    for (const Split& split : layout->splits()) {
+      for (int axis : split.axes) out /= layout->mesh()->size(axis);
+    }
+    return out;
+  }
+
+  // Bytes of an element of the operand that carries the values: the widest that is linear.
+  double width() const {
+    double out = 0;
     for (std::size_t i = 0; i < states_.size(); ++i) {
-      if (states_[i].layout == nullptr || choice.partial_in[i] == 0) continue;
-      const double elements = static_cast<double>(call_.inputs[i].meta.numel());
-      if (elements > 0) width = std::max(width, states_[i].bytes_without(axis) / elements);
+      if (states_[i].layout == nullptr || !rule_.inputs[i].linear) continue;
+      out = std::max(out, static_cast<double>(bytes_of(call_.inputs[i].meta.dtype)));
     }
-    double elements = 0;
-    for (const TensorMap& output : rule_.outputs) {
-      double product = 1;
-      for (std::int64_t size : output.sizes) product *= static_cast<double>(size);
-      elements += product;
-    }
-    const int n = call_.mesh->size(axis);
-    return 2.0 * (n - 1) / n * width * elements;
+    return out;
   }
 
   void descend(int axis, double bytes) {
@@ -124,7 +151,7 @@ class Search {
     if (axis == call_.mesh->ndim()) {
       auto made = assemble(rule_, call_, states_, chosen_, {}, &why_);
       if (!made) return;
-      const double total = bytes + made->extra;
+      const double total = bytes + made->extra + pending(made->outputs);
       if (found_ && total >= best_bytes_) return;
       found_ = true;
       best_bytes_ = total;

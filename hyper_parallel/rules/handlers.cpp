@@ -94,11 +94,11 @@ constexpr std::array kHandlers = {
                 row_totals},
     HandlerInfo{"each", "a list op: run each part by itself (its handler, or the op)", nullptr},
     HandlerInfo{"embedding", "look up own rows, zero for indices of other ranks; P(sum)", nullptr},
-    HandlerInfo{"gather", "as embedding, for gather along a split dim; P(sum)", nullptr},
+    HandlerInfo{"gather", "as embedding, for gather along a split dim; P(sum)", nullptr, true},
     HandlerInfo{"index", "as embedding, for self[..., i, ...] with one index tensor; P(sum)",
-                nullptr},
-    HandlerInfo{"index_select", "as embedding, for index_select along a split dim; P(sum)",
-                nullptr},
+                nullptr, true},
+    HandlerInfo{"index_select", "as embedding, for index_select along a split dim; P(sum)", nullptr,
+                true},
     HandlerInfo{
         "index_write",
         "scatter, index_add, index_copy, index_fill, index_put along a split dim: each rank "

@@ -16,6 +16,9 @@ struct HandlerInfo {
   /// Bytes a rank moves in the forward when `factor` is cut over `ranks` ranks and nothing else is
   /// cut. Null: nothing moves.
   double (*bytes)(const ConcreteRule& rule, const Call& call, int factor, int ranks);
+  /// The result is P(sum), and a gather of the operand may well move less than reducing it: when
+  /// strategies are compared, the reduction counts.
+  bool puts_off = false;
 };
 
 /// All handlers, sorted by name.

@@ -1,5 +1,7 @@
 // Rows of no larger family: linear algebra by batch, transforms, counting, grouped products.
 
+#include <algorithm>
+
 #include "hyper_parallel/rules/families.h"
 #include "hyper_parallel/rules/make.h"
 #include "hyper_parallel/rules/notation.h"
@@ -17,10 +19,17 @@ ConcreteRule build_grouped(const Call& call, Words) {
   check_count(call, 2, 4);
   const std::size_t left = call.inputs[0].meta.sizes.size();
   const std::size_t right = call.inputs[1].meta.sizes.size();
-  if (left == 2 && right == 3) return concretize(kRowsByGroup, call);
-  if (left == 3 && right == 3) return concretize(kBatch, call);
-  if (left == 3) return concretize(kColumnsByGroup, call);
-  return concretize(kSums, call);
+  ConcreteRule rule = concretize(left == 2 ? right == 3 ? kRowsByGroup : kSums
+                                 : right == 3 ? kBatch
+                                              : kColumnsByGroup,
+                                 call);
+  // The kernel reads rows in units of 16 bytes.
+  for (Factor& factor : rule.factors) {
+    if (factor.name == "k" || factor.name == "n") {
+      factor.block = std::max(16 / bytes_of(call.inputs[0].meta.dtype), 1);
+    }
+  }
+  return rule;
 }
 
 // histc: counts in fixed bins add up; with min = max the bins depend on the values.

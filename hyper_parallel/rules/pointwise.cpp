@@ -13,6 +13,7 @@
 //   pointwise cast            linear unless the result is integer or bool
 //   pointwise choose A B ...  element of operand A or of operand B ...: every kind of partial
 //   pointwise zero=NAME A     every kind passes for operand A if attribute NAME is 0
+//   prelu                     the second operand goes with dim 1, or is one number
 //   pointwise view            the result is a view of the first operand
 //
 // Traps: a python number is one more term of a sum (x + 1 with x P would add it once a rank). Log
@@ -69,6 +70,22 @@ ConcreteRule build(const Call& call, Words words) {
   return rule;
 }
 
+ConcreteRule build_prelu(const Call& call, Words) {
+  check_count(call, 2, 2);
+  ConcreteRule rule = pointwise_rule(call, std::vector<std::size_t>{0});
+  const Shape& weight = call.inputs[1].meta.sizes;
+  const std::size_t ndim = call.inputs[0].meta.sizes.size();
+  if (product(weight) == 1 || ndim < 2) return rule;
+  check_ndim(call, 1, 1);
+  if (weight[0] != call.inputs[0].meta.sizes[1]) {
+    throw_sizes(call, 1, 0, weight[0], call.inputs[0].meta.sizes[1], "dim 1 of self");
+  }
+  rule.inputs[1].dims[0] = rule.inputs[0].dims[1];
+  return rule;
+}
+
+constexpr Row kRows[] = {{"aten::prelu", "prelu"}};
+
 constexpr Group kGroups[] = {
     {"pointwise",
      "__and__.Scalar __and__.Tensor __iand__.Scalar __iand__.Tensor __ilshift__.Scalar "
@@ -86,8 +103,8 @@ constexpr Group kGroups[] = {
      "isneginf isposinf isreal lcm le.Scalar le.Tensor leaky_relu less.Scalar less.Tensor "
      "less_equal.Scalar less_equal.Tensor lgamma log log10 log1p log2 logaddexp logaddexp2 "
      "logical_and logical_not logical_or logical_xor logit lt.Scalar lt.Tensor mish mvlgamma "
-     "nan_to_num ne.Scalar ne.Tensor nextafter not_equal.Scalar not_equal.Tensor polar polygamma "
-     "pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prelu reciprocal remainder.Scalar "
+     "nan_to_num ne.Scalar ne.Tensor nextafter not_equal.Scalar not_equal.Tensor polygamma "
+     "pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor reciprocal remainder.Scalar "
      "remainder.Scalar_Tensor remainder.Tensor rsqrt rsub.Scalar selu sgn signbit silu sin sinc "
      "softshrink sqrt square sub.Scalar subtract.Scalar tan threshold where.Scalar "
      "xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor"},
@@ -102,7 +119,7 @@ constexpr Group kGroups[] = {
     {"pointwise linear view", "_conj _neg_view conj imag positive real resolve_conj resolve_neg"},
     {"pointwise additive", "add.Tensor complex rsub.Tensor sub.Tensor subtract.Tensor"},
     {"pointwise multilinear", "mul.Tensor multiply.Tensor"},
-    {"pointwise first", "div.Tensor divide.Tensor true_divide.Tensor"},
+    {"pointwise first", "div.Tensor divide.Tensor polar true_divide.Tensor"},
     {"pointwise quotient", "div.Scalar_mode div.Tensor_mode divide.Scalar_mode divide.Tensor_mode"},
     {"pointwise blend", "lerp.Scalar lerp.Tensor"},
     {"pointwise addcmul", "addcmul"},
@@ -115,7 +132,7 @@ constexpr Group kGroups[] = {
     {"pointwise cast", "_to_copy to.device to.dtype to.dtype_layout"},
 };
 
-constexpr NamedBuilder kBuilders[] = {{"pointwise", build}};
+constexpr NamedBuilder kBuilders[] = {{"pointwise", build}, {"prelu", build_prelu}};
 
 }  // namespace
 
@@ -144,6 +161,6 @@ ConcreteRule pointwise_rule(const Call& call, std::span<const std::size_t> opera
   return rule;
 }
 
-Family pointwise_family() { return {"pointwise", {}, kGroups, kBuilders}; }
+Family pointwise_family() { return {"pointwise", kRows, kGroups, kBuilders}; }
 
 }  // namespace hyper_parallel::rules

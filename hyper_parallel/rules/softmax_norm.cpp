@@ -93,9 +93,9 @@ ConcreteRule build_batch_norm(const Call& call, Words) {
 
 constexpr Row kRows[] = {
     {"aten::_log_softmax", "... d~log_softmax@dim -> ="},
-    {"aten::_log_softmax_backward_data", "... d!@dim, ... d!@dim -> ="},
+    {"aten::_log_softmax_backward_data", "*... d!@dim, ... d!@dim -> ="},
     {"aten::_softmax", "... d~softmax@dim -> ="},
-    {"aten::_softmax_backward_data", "... d!@dim, ... d!@dim -> ="},
+    {"aten::_softmax_backward_data", "*... d!@dim, ... d!@dim -> ="},
     {"aten::batch_norm", "batch_norm"},
     {"aten::group_norm", "group_norm"},
     {"aten::layer_norm", "norm layer_norm"},

@@ -116,7 +116,7 @@ ConcreteRule build_flatten(const Call& call, Words) {
 }
 
 constexpr Row kRows[] = {
-    {"aten::_reshape_alias", "view size"},   {"aten::_unsafe_view", "view size"},
+    {"aten::_unsafe_view", "view size"},
     {"aten::flatten.using_ints", "flatten"}, {"aten::ravel", "flatten"},
     {"aten::reshape", "view shape"},         {"aten::view", "view size"},
 };

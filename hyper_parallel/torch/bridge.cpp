@@ -29,13 +29,14 @@ at::Tensor lock(const DTensorImpl::WeakImpl& weak) {
 
 /// Wrapper gradient -> local cotangent.
 struct DownNode final : Node {
-  DownNode(const Layout* layout, Shape sizes, const at::Tensor& local)
-      : layout(layout), sizes(std::move(sizes)), local(local.getIntrusivePtr()) {}
+  DownNode(const Layout* layout, const at::Tensor& local)
+      : layout(layout), local(local.getIntrusivePtr()) {}
 
   variable_list apply(variable_list&& grads) override {
     const at::Tensor& g = grads[0];
     if (!g.defined()) return {at::Tensor()};
     at_border([&] { check_fresh(); });
+    const auto sizes = C10_AS_INTARRAYREF_SLOW(input_metadata(0).shape_as_dim_vector());
     if (!is_dtensor(g)) {
       return {convert_cotangent(g, Layout::replicated(layout->mesh()), layout->dual(), sizes)};
     }
@@ -65,7 +66,6 @@ struct DownNode final : Node {
   std::string name() const override { return "WrapperToLocal"; }
 
   const Layout* layout;
-  Shape sizes;
   DTensorImpl::WeakImpl local;
   bool superseded = false;
 };
@@ -91,7 +91,7 @@ struct UpNode final : Node {
 };
 
 void attach_down(const at::Tensor& t, const at::Tensor& local) {
-  auto node = c10::make_intrusive<DownNode>(impl_of(t)->layout(), shape_of(t.sizes()), local);
+  auto node = c10::make_intrusive<DownNode>(impl_of(t)->layout(), local);
   node->add_next_edge(impl::gradient_edge(local));
   node->add_input_metadata(t);
   impl_of(t)->down_node = node.get();

@@ -31,6 +31,7 @@ class HandlerCall {
   const OpPlan& plan() const { return plan_; }
   const Mesh* mesh() const { return plan_.mesh; }
   std::size_t returns() const { return op_.schema().returns().size(); }
+  bool writes() const { return op_.schema().is_mutable(); }
 
   /// Null if the op has no such argument, or if it is None or an undefined tensor.
   const c10::IValue* find(std::string_view name) const;

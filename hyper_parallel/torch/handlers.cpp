@@ -28,6 +28,7 @@ constexpr Named kHandlers[] = {
     {"gather", run<handlers::gather>},
     {"index", run<handlers::index>},
     {"index_select", run<handlers::index_select>},
+    {"index_write", run<handlers::index_write>},
     {"layer_norm", run<handlers::layer_norm>},
     {"linear_addend", run<handlers::linear_addend>},
     {"log_softmax", run<handlers::log_softmax>},

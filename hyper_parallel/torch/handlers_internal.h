@@ -30,6 +30,9 @@ void gather(HandlerCall& c);
 void index_select(HandlerCall& c);
 void index(HandlerCall& c);
 
+// handlers_write.cpp
+void index_write(HandlerCall& c);
+
 // handlers_attention.cpp
 void sdpa(HandlerCall& c);
 

@@ -13,7 +13,7 @@ void squeeze(HandlerCall& c) {
   for (std::int64_t d : c.dims(static_cast<int>(x.dim()))) {
     if (sizes[static_cast<std::size_t>(d)] == 1) dims.push_back(d);
   }
-  c.finish({at::squeeze(x, dims)});
+  c.finish({c.writes() ? x.squeeze_(dims) : at::squeeze(x, dims)});
 }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -100,6 +100,14 @@ c10::IValue rewritten(const rules::Rewrite& r, const rules::Inference& inference
   return lengths;
 }
 
+// Running statistics are written in training, though no schema says so. Cut anew, they would be
+// updated in part on each rank.
+bool updates_silently(const Frame& f, const std::string& argument) {
+  if (argument != "running_mean" && argument != "running_var") return false;
+  const auto training = f.op.schema().argumentIndexWithName("training");
+  return training.has_value() && f.argument(static_cast<std::size_t>(*training)).toBool();
+}
+
 }  // namespace
 
 rules::Call make_call(const Frame& f, const Operands& operands) {
@@ -113,9 +121,8 @@ rules::Call make_call(const Frame& f, const Operands& operands) {
     if (!a.tensor && !a.list) {
       if (a.keyed) {
         call.attrs.emplace(schema[i].name(), attribute(schema[i], f.argument(i)));
-      } else if (f.argument(i).isDouble()) {
-        // The key tells 0 from other numbers, so a rule may ask that and no more.
-        call.attrs.emplace(schema[i].name(), f.argument(i).toDouble() == 0 ? 0.0 : 1.0);
+      } else if (f.argument(i).isScalar()) {
+        call.attrs.emplace(schema[i].name(), is_zero(f.argument(i)) ? 0.0 : 1.0);
       }
       continue;
     }
@@ -131,7 +138,7 @@ rules::Call make_call(const Frame& f, const Operands& operands) {
       o.present = t.defined();
       if (t.defined()) o.meta = meta_of(t);
       if (is_dtensor(t)) o.layout = impl_of(t)->layout();
-      o.pinned = a.written;
+      o.pinned = a.written || updates_silently(f, schema[i].name());
       if (!a.out) call.inputs.push_back(std::move(o));
     }
     if (!a.out) call.list_lengths.push_back(a.list ? static_cast<int>(members) : -1);

@@ -1,5 +1,7 @@
 #include "hyper_parallel/torch/op_info.h"
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -60,6 +62,7 @@ std::unique_ptr<const OpInfo> read(const c10::OperatorHandle& op) {
     }
     info->written_return.push_back(source);
     info->view_return.push_back(view);
+    info->views |= view;
   }
   info->special = find_special(info->name);
   info->row = rules::find_row(info->name);
@@ -75,10 +78,11 @@ std::unique_ptr<const OpInfo> read(const c10::OperatorHandle& op) {
   return info;
 }
 
+std::atomic<int> generation{1};
+
 struct Table {
   std::mutex mutex;
   std::unordered_map<const void*, std::unique_ptr<const OpInfo>> infos;
-  std::atomic<int> generation{0};
 };
 
 Table& table() {
@@ -89,22 +93,25 @@ Table& table() {
 }  // namespace
 
 const OpInfo& op_info(const c10::OperatorHandle& op) {
-  thread_local std::unordered_map<const void*, const OpInfo*> known;
-  thread_local int generation = 0;
-  Table& t = table();
-  if (generation != t.generation.load(std::memory_order_acquire)) {
-    known.clear();
-    generation = t.generation.load(std::memory_order_acquire);
-  }
+  // The ops of this thread, one a slot: every call comes by here.
+  struct Slot {
+    const void* key = nullptr;
+    const OpInfo* info = nullptr;
+    int generation = 0;
+  };
+  thread_local std::array<Slot, 1024> slots;
   const void* key = &op.schema();
-  const OpInfo*& slot = known[key];
-  if (slot == nullptr) {
-    std::lock_guard<std::mutex> lock(t.mutex);
+  const auto address = reinterpret_cast<std::uintptr_t>(key);
+  Slot& slot = slots[(address >> 4 ^ address >> 14) % slots.size()];
+  const int now = generation.load(std::memory_order_acquire);
+  if (slot.key != key || slot.generation != now) {
+    Table& t = table();
+    const std::lock_guard<std::mutex> lock(t.mutex);
     auto& shared = t.infos[key];
     if (!shared) shared = read(op);
-    slot = shared.get();
+    slot = {key, shared.get(), now};
   }
-  return *slot;
+  return *slot.info;
 }
 
 void forget_op_info() {
@@ -113,7 +120,7 @@ void forget_op_info() {
   // Old entries stay alive: a thread may be using one right now.
   for (auto& [key, info] : t.infos) (void)info.release();
   t.infos.clear();
-  t.generation.fetch_add(1, std::memory_order_acq_rel);
+  generation.fetch_add(1, std::memory_order_acq_rel);
 }
 
 }  // namespace hyper_parallel::torch_layer

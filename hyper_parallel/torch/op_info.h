@@ -39,6 +39,7 @@ struct OpInfo {
   std::vector<int> written_return;  // for each return the argument it is, or -1
   std::vector<bool> view_return;    // for each return: a view of some argument
   bool writes = false;
+  bool views = false;  // some return is a view
   bool has_out = false;
 };
 

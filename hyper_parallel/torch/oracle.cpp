@@ -2,13 +2,15 @@
 
 #include <ATen/ops/abs.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/complex.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/exp2.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/real.h>
 #include <ATen/ops/where.h>
 
 #include <limits>
@@ -38,19 +40,32 @@ int position_of(const Mesh* mesh, const Coordinate& coordinate) {
   return out;
 }
 
-at::Tensor random_like(const at::Tensor& t, at::Generator& random) {
-  if (!t.is_floating_point() && !t.is_complex()) {
-    return at::randint(-9, 10, t.sizes(), random, t.options().dtype(at::kLong)).to(t.scalar_type());
-  }
-  return at::randn(t.sizes(), random, t.options());
+bool is_half(const at::Tensor& t) {
+  return t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16;
 }
 
-// Between 0.5 and 1.5, of either sign: as a factor it can be divided away.
+// Multiples of 1/64; whole numbers for types of few digits.
+at::Tensor random_like(const at::Tensor& t, at::Generator& random) {
+  if (t.is_complex()) {
+    const at::Tensor real = at::real(t);
+    return at::complex(random_like(real, random), random_like(real, random));
+  }
+  if (t.is_floating_point() && !is_half(t)) {
+    return at::randn(t.sizes(), random, t.options()).mul_(64).round_().div_(64);
+  }
+  const std::int64_t most = is_half(t) ? 2 : 9;
+  return at::randint(-most, most + 1, t.sizes(), random, t.options().dtype(at::kLong))
+      .to(t.scalar_type());
+}
+
+// 1/2, 1 or 2 of either sign: it can be divided away. For integers 1 or -1.
 at::Tensor random_factor(const at::Tensor& t, at::Generator& random) {
-  const at::Tensor sign =
-      at::randint(0, 2, t.sizes(), random, t.options().dtype(at::kLong)).mul_(2).sub_(1);
+  const auto draw = [&](std::int64_t low, std::int64_t high) {
+    return at::randint(low, high, t.sizes(), random, t.options().dtype(at::kLong));
+  };
+  const at::Tensor sign = draw(0, 2).mul_(2).sub_(1);
   if (!t.is_floating_point() && !t.is_complex()) return sign.to(t.scalar_type());
-  return at::rand(t.sizes(), random, t.options()).add_(0.5).mul_(sign);
+  return at::exp2(draw(-1, 2).to(at::kDouble)).mul_(sign).to(t.scalar_type());
 }
 
 std::vector<at::Tensor> part_sum(const at::Tensor& whole, int n, at::Generator& random) {
@@ -70,7 +85,8 @@ std::vector<at::Tensor> part_product(const at::Tensor& whole, int n, at::Generat
   for (int i = 0; i + 1 < n; ++i) {
     out.push_back(random_factor(whole, random));
     // A factor of an integer is its own inverse here: 1 or -1.
-    rest = whole.is_floating_point() ? rest / out.back() : rest * out.back();
+    const bool real = whole.is_floating_point() || whole.is_complex();
+    rest = real ? rest / out.back() : rest * out.back();
   }
   out.push_back(rest);
   return out;
@@ -212,7 +228,19 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
   return out == out ? out : std::numeric_limits<double>::infinity();
 }
 
-bool can_part(at::ScalarType type) { return type != at::kBool; }
+bool can_part(at::ScalarType type, ReduceOp op) {
+  if (type == at::kBool) return false;
+  if (op == ReduceOp::sum || op == ReduceOp::prod) return true;
+  if (op == ReduceOp::avg) return !at::isIntegralType(type, true);
+  return !at::isComplexType(type);
+}
+
+bool can_part(at::ScalarType type, const Layout* layout) {
+  for (const Placement& p : layout->placements()) {
+    if (p.is_partial() && !can_part(type, p.op())) return false;
+  }
+  return true;
+}
 
 std::vector<at::Tensor> cut(const at::Tensor& whole, const Layout* layout, at::Generator& random) {
   const Mesh* mesh = layout->mesh();

@@ -27,13 +27,19 @@ double bound_of(const std::vector<at::Tensor>& operands, const std::vector<at::T
 /// other non-finite differences as infinity. Precondition: equal shapes.
 double distance(const at::Tensor& a, const at::Tensor& b);
 
-/// True if values of this type can be told apart into parts: false for bool.
-bool can_part(at::ScalarType type);
+/// True if values of this type can be parts of P(op): sums and the like of bools, averages of
+/// integers and orders of complex numbers are not what they seem.
+bool can_part(at::ScalarType type, ReduceOp op = ReduceOp::sum);
+
+/// True if `layout` has no partial placement, or one of kinds that values of this type can be.
+bool can_part(at::ScalarType type, const Layout* layout);
 
 /// The whole value as the ranks hold it.
 ///
 /// P(sum), P(avg): random parts of changing sign that differ on each rank. P(max), P(min): each
-/// element on one rank drawn for it, beaten values elsewhere. P(prod): random factors.
+/// element on one rank drawn for it, beaten values elsewhere. P(prod): random factors. Parts have
+/// few binary digits, so the parts of a value that has few add up to it without rounding: ops that
+/// jump (eq, floor, sort) see the same value.
 /// Precondition: partial axes are all of one kind, or of sum and avg.
 std::vector<at::Tensor> cut(const at::Tensor& whole, const Layout* layout, at::Generator& random);
 

@@ -24,10 +24,6 @@ enum Tag : std::uint64_t {
   kZero,
 };
 
-bool is_zero(const c10::IValue& v) {
-  return (v.isDouble() && v.toDouble() == 0) || (v.isInt() && v.toInt() == 0);
-}
-
 void add_sizes(const at::Tensor& t, PlanKey& key) {
   const auto sizes = t.sizes();
   key.push_back((static_cast<std::uint64_t>(t.scalar_type()) << 32) | sizes.size());
@@ -107,6 +103,8 @@ void add_value(const c10::IValue& v, PlanKey& key) {
 }
 
 }  // namespace
+
+bool is_zero(const c10::IValue& v) { return v.isScalar() && v.toScalar().equal(0); }
 
 Policy policy() { return thread_policy; }
 void set_policy(Policy policy) { thread_policy = policy; }

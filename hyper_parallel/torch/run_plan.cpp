@@ -69,13 +69,15 @@ void check_writable(const Frame& f, const at::Tensor& t, const OpPlan::Input& in
   }
 }
 
-// Give each tensor argument its local value.
-void put_locals(Frame& f, const Operands& operands, c10::ArrayRef<at::Tensor> locals) {
+// Give each tensor argument its local value. Only views are compared with their operands later.
+void put_locals(Frame& f, c10::SmallVectorImpl<at::Tensor>& locals) {
   std::size_t k = 0;
   for (std::size_t i = 0; i < f.count(); ++i) {
     const OpInfo::Argument& a = f.info.arguments[i];
     if (a.tensor) {
-      if (locals[k].defined()) f.argument(i) = locals[k];
+      if (locals[k].defined()) {
+        f.argument(i) = f.info.views ? c10::IValue(locals[k]) : c10::IValue(std::move(locals[k]));
+      }
       ++k;
     } else if (a.list && !f.argument(i).isNone()) {
       const c10::IValue& old = f.argument(i);
@@ -96,7 +98,6 @@ void put_locals(Frame& f, const Operands& operands, c10::ArrayRef<at::Tensor> lo
       }
     }
   }
-  (void)operands;
 }
 
 c10::IntArrayRef sizes_of(const OpPlan& plan, std::size_t i, const at::Tensor& local) {
@@ -155,7 +156,7 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
     locals.push_back(input_local(f, plan, t, plan.inputs[i]));
     if (a.written && is_dtensor(t)) written.push_back({i, t, locals.back()});
   }
-  put_locals(f, operands, locals);
+  put_locals(f, locals);
   for (const OpPlan::Replaced& r : plan.replaced) {
     f.argument(static_cast<std::size_t>(r.argument)) = r.value;
   }
@@ -208,11 +209,11 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
       v = w->wrapper;
       ++k;
     } else if (v.isTensor()) {
-      const at::Tensor& local = v.toTensor();
-      if (!local.defined()) {
+      if (!v.toTensor().defined()) {
         ++k;
         continue;
       }
+      at::Tensor local = std::move(v).toTensor();
       // An op that returns its operand itself (contiguous, to) gives back the same wrapper.
       if (f.info.view_return[r] && count > 0 && is_dtensor(operands.tensors[0]) &&
           !plan.inputs[0].plan && local.is_same(locals[0]) &&
@@ -221,7 +222,8 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
         ++k;
         continue;
       }
-      at::Tensor out = wrap(local, layout_of(plan, k), sizes_of(plan, k, local));
+      const auto sizes = sizes_of(plan, k, local);
+      at::Tensor out = wrap(std::move(local), layout_of(plan, k), sizes);
       if (f.info.view_return[r] && is_dtensor(operands.tensors[0])) {
         impl_of(out)->copied_view =
             plan.inputs[0].plan != nullptr || impl_of(operands.tensors[0])->copied_view;

@@ -1,5 +1,6 @@
 #include "hyper_parallel/torch/verify_case.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
@@ -35,6 +36,7 @@ Reference run_once(const c10::OperatorHandle& op, const OpInfo& info, const Veri
   }
   const Leaves made = make_leaves(info, out.operands, differentiable);
   torch::jit::Stack stack = with_tensors(info, c.arguments, made.values);
+  at::globalContext().defaultGenerator(at::kCPU).set_current_seed(kVerifySeed);
   op.callBoxed(&stack);
   Results results = results_of(stack);
 

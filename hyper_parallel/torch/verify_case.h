@@ -30,6 +30,9 @@ Results results_of(const torch::jit::Stack& stack);
 /// True if two results that are no tensors are the same.
 bool same_value(const c10::IValue& a, const c10::IValue& b);
 
+/// Random ops draw from this seed, unsplit and on ranks.
+constexpr std::uint64_t kVerifySeed = 77;
+
 /// What the unsplit op does.
 struct Reference {
   std::vector<at::Tensor> operands;    // before the call, without graph

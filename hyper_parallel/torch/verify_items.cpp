@@ -133,6 +133,13 @@ class Planner {
     if (choice.kind == AxisChoice::Kind::partial && choice.partial_in[i] != 0) {
       return {Placement::partial(choice.op)};
     }
+    // Its values do not matter to the rule, but it lends its shape to the op.
+    for (int d = 0; map.shape_only && d < static_cast<int>(map.dims.size()); ++d) {
+      const auto& dim = map.dims[at(d)];
+      const bool here = choice.kind == AxisChoice::Kind::factor && !dim.empty() &&
+                        dim.front() == choice.factor;
+      if (here) return {Placement::shard(d)};
+    }
     if (choice.kind == AxisChoice::Kind::factor && map.addend && map.present &&
         rule_.factors[at(choice.factor)].kind == FactorKind::reduce && !holds(map, choice.factor)) {
       return {Placement::replicate(), Placement::partial(rule_.factors[at(choice.factor)].reduce)};
@@ -220,6 +227,7 @@ class Planner {
     item.given = item.inference.inputs;
     item.outputs = item.inference.outputs;
     item.dynamic = item.inference.dynamic;
+    item.random = item.inference.random;
     item.line = text_of(item.given, item.outputs);
     if (!item.inference.handler.empty()) item.line += " ~" + item.inference.handler;
     if (!finish(item)) return;
@@ -256,11 +264,10 @@ class Planner {
     for (int d = 0; d < t.dim(); ++d) {
       if (t.size(d) > 1) out.push_back(Placement::shard(d));
     }
-    if (!oracle::can_part(t.scalar_type())) return out;
-    out.push_back(Placement::partial());
-    if (!all_kinds || !t.is_floating_point()) return out;
-    for (ReduceOp op : {ReduceOp::avg, ReduceOp::max, ReduceOp::min, ReduceOp::prod}) {
-      out.push_back(Placement::partial(op));
+    for (ReduceOp op :
+         {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min, ReduceOp::prod}) {
+      const bool wanted = all_kinds || op == ReduceOp::sum;
+      if (wanted && oracle::can_part(t.scalar_type(), op)) out.push_back(Placement::partial(op));
     }
     return out;
   }
@@ -343,6 +350,7 @@ class Planner {
     item.given = layouts;
     item.outputs = inference.outputs;
     item.dynamic = inference.dynamic;
+    item.random = inference.random;
     item.line = "dispatch of " + text_of(layouts, item.outputs);
     if (!inference.handler.empty()) item.line += " ~" + inference.handler;
     if (!finish(item)) return;
@@ -382,9 +390,7 @@ class Planner {
     for (std::size_t i = 0; i < ref_->operands.size(); ++i) {
       const Layout* layout = i < item.given.size() ? item.given[i] : nullptr;
       const at::Tensor& t = ref_->operands[i];
-      if (layout != nullptr && layout->has_partial() && !oracle::can_part(t.scalar_type())) {
-        return false;
-      }
+      if (layout != nullptr && !oracle::can_part(t.scalar_type(), layout)) return false;
       item.operand_parts.push_back(layout == nullptr || !t.defined() ? nullptr : cut(t, layout, 1));
     }
     item.given.resize(ref_->operands.size(), nullptr);

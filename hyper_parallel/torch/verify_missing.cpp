@@ -13,6 +13,11 @@ namespace {
 
 using Placements = std::vector<Placement>;
 
+// Zeros and tensors without elements are R and P(sum) and more: they say nothing.
+bool tells(const at::Tensor& t) {
+  return t.defined() && t.numel() > 0 && t.ne(0).any().item<bool>();
+}
+
 // One set of values of the call: operands in every placement, and the results.
 class Values {
  public:
@@ -68,7 +73,7 @@ class Values {
 
   Placements placements_of(const std::vector<at::Tensor>& parts, const at::Tensor& whole) const {
     Placements out;
-    if (!whole.defined()) return {Placement::replicate()};
+    if (!tells(whole)) return {Placement::replicate()};
     if (!parts[0].defined() || !parts[1].defined() || parts[0].dim() != whole.dim() ||
         parts[1].dim() != whole.dim()) {
       return out;
@@ -106,7 +111,7 @@ Placements options_of(const at::Tensor& t) {
 }
 
 bool listed(const std::vector<KnownLine>& known, const std::vector<char>& any,
-            const Placements& inputs, const Placements& outputs) {
+            const std::vector<char>& told, const Placements& inputs, const Placements& outputs) {
   const auto fits = [](const Layout* layout, Placement p) {
     return layout == nullptr || layout->placement(0) == p;
   };
@@ -116,7 +121,7 @@ bool listed(const std::vector<KnownLine>& known, const std::vector<char>& any,
       all = (i < any.size() && any[i] != 0) || fits(line.inputs[i], inputs[i]);
     }
     for (std::size_t k = 0; all && k < outputs.size(); ++k) {
-      all = fits(line.outputs[k], outputs[k]);
+      all = told[k] == 0 || fits(line.outputs[k], outputs[k]);
     }
     if (all) return true;
   }
@@ -131,12 +136,14 @@ std::string text_of(const Placements& inputs, const Placements& outputs) {
   return out;
 }
 
-// Every set of outputs that is common to all values.
-std::vector<Placements> common(const std::vector<std::vector<Placements>>& found) {
+// Every set of outputs that is common to all values. A result that says nothing counts as R.
+std::vector<Placements> common(const std::vector<std::vector<Placements>>& found,
+                               const std::vector<char>& told) {
   std::vector<Placements> out{{}};
   for (std::size_t k = 0; k < found[0].size(); ++k) {
-    Placements both = found[0][k];
+    Placements both = told[k] != 0 ? found[0][k] : Placements{Placement::replicate()};
     for (const auto& other : found) {
+      if (told[k] == 0) break;
       std::erase_if(both, [&](const Placement& p) {
         return std::find(other[k].begin(), other[k].end(), p) == other[k].end();
       });
@@ -182,6 +189,13 @@ MissingResult find_missing(const c10::OperatorHandle& op, const OpInfo& info, co
   }
 
   MissingResult out;
+  std::vector<char> told;
+  for (std::size_t k = 0; k < reference.results.tensors.size(); ++k) {
+    bool all = tells(reference.results.tensors[k]);
+    for (const Reference& other : references) all &= tells(other.results.tensors[k]);
+    told.push_back(all ? 1 : 0);
+  }
+  if (std::find(told.begin(), told.end(), 1) == told.end()) return out;
   out.drawn = count > most_trials;
   std::mt19937_64 draw(count > most_trials ? 1 : 0);
   std::vector<std::size_t> choice(options.size(), 0);
@@ -196,8 +210,8 @@ MissingResult find_missing(const c10::OperatorHandle& op, const OpInfo& info, co
     if (found.size() == values.size()) {
       Placements inputs;
       for (std::size_t i = 0; i < choice.size(); ++i) inputs.push_back(options[i][choice[i]]);
-      for (const Placements& outputs : common(found)) {
-        if (!listed(known, any, inputs, outputs)) out.lines.push_back(text_of(inputs, outputs));
+      for (const Placements& outputs : common(found, told)) {
+        if (!listed(known, any, told, inputs, outputs)) out.lines.push_back(text_of(inputs, outputs));
       }
     }
     if (out.drawn) {

@@ -11,6 +11,8 @@
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/oracle.h"
+#include "hyper_parallel/torch/random.h"
+#include "hyper_parallel/torch/rank_stream.h"
 #include "hyper_parallel/torch/ranks.h"
 
 namespace hyper_parallel::torch_layer {
@@ -68,6 +70,7 @@ RankResult run_on_rank(const VerifyItem& item, std::size_t rank) {
                                : made.values[i]);
   }
   torch::jit::Stack stack = with_tensors(*item.info, item.c->arguments, operands);
+  if (item.random) seed_rank_stream(kVerifySeed);
   if (item.forced) {
     Frame frame(*item.op, *item.info, &stack);
     Operands read;
@@ -75,7 +78,11 @@ RankResult run_on_rank(const VerifyItem& item, std::size_t rank) {
     read_call(frame, read, key);
     read.mesh = item.mesh;
     const auto plan = make_plan(frame, read, item.call, item.inference);
-    run_plan(frame, *plan, read);
+    if (item.random) {
+      run_random(frame, *plan, read);
+    } else {
+      run_plan(frame, *plan, read);
+    }
   } else {
     item.op->callBoxed(&stack);
   }

@@ -308,15 +308,39 @@ def _packed(op: str, one: Case, spec: str, seed: int, others: int) -> dict[str, 
     }
 
 
-def _runs_alone(op: str, one: Case, seed: int) -> bool:
+def _call(op: str, one: Case, seed: int) -> tuple[Any, tuple[Any, ...]]:
     args, kwargs = one.draw(seed)
-    name, _, overload = op.partition(".")
-    packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
+    namespace, _, rest = op.partition("::")
+    name, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), name)
+    return getattr(packet, overload or "default")(*args, **kwargs), args
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for v in value for t in _tensors(v)] if isinstance(value, list | tuple) else []
+
+
+def _writes_self(twin: str, op: str, one: Case, seed: int) -> bool:
+    """Tell whether the op that writes ``self`` takes this call and has room for the result."""
     try:
-        getattr(packet, overload or "default")(*args, **kwargs)
+        _call(twin, one, seed)
+        result, args = _call(op, one, seed)  # after: a twin may have resized what it was given
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
         return False
-    return True
+    mine, written = _tensors(result), _tensors(args[0])
+    return [r.numel() for r in mine[:1]] == [w.numel() for w in written[:1]]
+
+
+def _seeds(op: str, one: Case, seed: int) -> int:
+    """Count the other draws that a missing strategy must hold for: more where values say little."""
+    try:
+        results = _tensors(_call(op, one, seed)[0])
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+        return 1  # the run itself reports that
+    floating = all(t.is_floating_point() or t.is_complex() for t in results)
+    return 2 if floating and all(t.numel() > 3 for t in results) else 8
 
 
 def verify(
@@ -365,10 +389,10 @@ def verify(
         twin = in_place_name(op)
         has_twin = in_place and not rule and twin not in specs and schema_of(twin) is not None
         for one in mine:
-            packed.append(_packed(op, one, rule or "", seed, 2 if missing else 0))
+            packed.append(_packed(op, one, rule or "", seed, _seeds(op, one, seed) if missing else 0))
             owners.append(op)
             entry.cases += 1
-            if has_twin and _torch.find_rule(twin) and _runs_alone(twin, one, seed):
+            if has_twin and _torch.find_rule(twin) and _writes_self(twin, op, one, seed):
                 packed.append(_packed(twin, one, "", seed, 0))
                 owners.append(op)
     for sizes in meshes:

@@ -4,6 +4,9 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstring>
+#include <optional>
+
 #include "hyper_parallel/torch/api.h"
 #include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/leaf_grads.h"
@@ -18,23 +21,69 @@ using torch_layer::impl_of;
 using torch_layer::is_dtensor;
 
 PyTypeObject* dtensor_type = nullptr;
+PyObject* torch_function = nullptr;  // as the class has them: torch's own disabled ones
+PyObject* torch_dispatch = nullptr;
+
+// Hold the interpreter's lock. Cheaper than pybind11's guard where the thread is known to Python,
+// as every thread is that came from there.
+class InterpreterLock {
+ public:
+  InterpreterLock() {
+    PyThreadState* state = PyGILState_GetThisThreadState();
+    if (state == nullptr) {
+      guard_.emplace();
+    } else if (PyGILState_Check() == 0) {
+      PyEval_RestoreThread(state);
+      taken_ = true;
+    }
+  }
+  ~InterpreterLock() {
+    if (taken_) PyEval_SaveThread();
+  }
+  InterpreterLock(const InterpreterLock&) = delete;
+  InterpreterLock& operator=(const InterpreterLock&) = delete;
+
+ private:
+  std::optional<py::gil_scoped_acquire> guard_;
+  bool taken_ = false;
+};
 
 // Gives a new wrapper its class. The Python object is made here and then kept by the tensor.
 void show(const at::Tensor& t) {
   if (dtensor_type == nullptr || Py_IsInitialized() == 0) return;
-  py::gil_scoped_acquire gil;
+  const InterpreterLock lock;
   PyObject* object = THPVariable_Wrap(t, dtensor_type);
   if (object == nullptr) throw py::error_already_set();
   Py_DECREF(object);
 }
 
+// torch asks every operand for __torch_function__, and every new object for __torch_dispatch__, by
+// the slot for names that are C strings, which Python itself does not use. Answering there saves it
+// an interned string and a walk over the base classes, several times a call.
+PyObject* attribute(PyObject* self, char* name) {
+  if (Py_TYPE(self) == dtensor_type) {
+    if (std::strcmp(name, "__torch_function__") == 0) return Py_NewRef(torch_function);
+    if (std::strcmp(name, "__torch_dispatch__") == 0) return Py_NewRef(torch_dispatch);
+  }
+  PyObject* key = PyUnicode_FromString(name);
+  if (key == nullptr) return nullptr;
+  PyObject* value = PyObject_GetAttr(self, key);
+  Py_DECREF(key);
+  return value;
+}
+
+void set_dtensor_type(py::object type) {
+  torch_function = py::object(type.attr("__torch_function__")).release().ptr();
+  torch_dispatch = py::object(type.attr("__torch_dispatch__")).release().ptr();
+  dtensor_type = reinterpret_cast<PyTypeObject*>(type.release().ptr());
+  dtensor_type->tp_getattr = &attribute;
+  torch_layer::set_python_hook(&show);
+}
+
 }  // namespace
 
 void init_dtensor(py::module_& m) {
-  m.def("set_dtensor_type", [](py::object type) {
-    dtensor_type = reinterpret_cast<PyTypeObject*>(type.release().ptr());
-    torch_layer::set_python_hook(&show);
-  });
+  m.def("set_dtensor_type", &set_dtensor_type);
   m.def("is_dtensor", [](const at::Tensor& t) { return is_dtensor(t); });
   m.def("describe", &torch_layer::describe);
   m.def("layout", &layout_of, py::return_value_policy::reference);
