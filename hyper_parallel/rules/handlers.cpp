@@ -94,6 +94,8 @@ constexpr std::array kHandlers = {
                 row_totals},
     HandlerInfo{"each", "a list op: run each part by itself (its handler, or the op)", nullptr},
     HandlerInfo{"embedding", "look up own rows, zero for indices of other ranks; P(sum)", nullptr},
+    HandlerInfo{"fused", "a fused optimizer: gradients get the strides of their parameters",
+                nullptr},
     HandlerInfo{"gather", "as embedding, for gather along a split dim; P(sum)", nullptr, true},
     HandlerInfo{"index", "as embedding, for self[..., i, ...] with one index tensor; P(sum)",
                 nullptr, true},

@@ -19,7 +19,7 @@ ConcreteRule build_grouped(const Call& call, Words) {
   check_count(call, 2, 4);
   const std::size_t left = call.inputs[0].meta.sizes.size();
   const std::size_t right = call.inputs[1].meta.sizes.size();
-  ConcreteRule rule = concretize(left == 2 ? right == 3 ? kRowsByGroup : kSums
+  ConcreteRule rule = concretize(left == 2    ? right == 3 ? kRowsByGroup : kSums
                                  : right == 3 ? kBatch
                                               : kColumnsByGroup,
                                  call);
@@ -27,6 +27,7 @@ ConcreteRule build_grouped(const Call& call, Words) {
   for (Factor& factor : rule.factors) {
     if (factor.name == "k" || factor.name == "n") {
       factor.block = std::max(16 / bytes_of(call.inputs[0].meta.dtype), 1);
+      factor.nonempty = true;
     }
   }
   return rule;

@@ -25,6 +25,7 @@ constexpr Named kHandlers[] = {
     {"cumsum", run<handlers::cumsum>},
     {"each", run<handlers::each>},
     {"embedding", run<handlers::embedding>},
+    {"fused", run<handlers::fused>},
     {"gather", run<handlers::gather>},
     {"index", run<handlers::index>},
     {"index_select", run<handlers::index_select>},

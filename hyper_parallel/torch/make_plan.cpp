@@ -189,6 +189,8 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, cons
         input.plan = plan::redistribute(have, want, meta_of(t));
         if (input.plan->steps.empty()) input.plan = nullptr;
         plan->moves |= input.plan != nullptr;
+        // What is written does not move, unless the rule knows better.
+        input.scratch = call.inputs[k].pinned;
         for (const rules::Change& change : inference.changes) {
           if (change.input == static_cast<int>(k)) {
             input.reason = call.inputs[k].name + ": " + change.reason;
