@@ -52,7 +52,11 @@ class Mutations {
       add(name + " may be split", kind(FactorKind::pass));
       return;
     }
-    add(name + " must be whole", kind(FactorKind::blocked));
+    // The verifier finds by brute force what an op can do as it is, not what handlers, other blocks
+    // or other attributes could do.
+    if (factor.handler.empty() && factor.block == 1 && rule_.rewrites.empty()) {
+      add(name + " must be whole", kind(FactorKind::blocked));
+    }
     if (!factor.handler.empty()) {
       add("handler " + factor.handler + " of " + name + " is forgotten",
           [f](ConcreteRule& r) { r.factors[at(f)].handler.clear(); });
@@ -72,6 +76,7 @@ class Mutations {
   }
 
   void loses(int f, Maps maps, const char* side) {
+    if (holders(f) < 2) return;  // then nothing would be split
     const auto& tensors = rule_.*maps;
     for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {
       if (!stands_in(tensors[at(i)], f) || tensors[at(i)].shape_only) continue;
@@ -80,6 +85,12 @@ class Mutations {
             for (auto& dim : (r.*maps)[at(i)].dims) std::erase(dim, f);
           });
     }
+  }
+
+  std::ptrdiff_t holders(int f) const {
+    const auto holds = [f](const TensorMap& map) { return stands_in(map, f); };
+    return std::count_if(rule_.inputs.begin(), rule_.inputs.end(), holds) +
+           std::count_if(rule_.outputs.begin(), rule_.outputs.end(), holds);
   }
 
   void trades(Maps maps, const char* side) {

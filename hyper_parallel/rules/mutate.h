@@ -20,7 +20,7 @@ struct Mutation {
 /// - a letter is taken from a result, or from an operand
 /// - two letters of a tensor trade places, where their sizes agree
 /// - a letter that is summed passes, and the other way round; the kind of the sum changes
-/// - a letter that must be whole may be split, and the other way round
+/// - a letter that must be whole may be split; one that the op splits as it is must be whole
 /// - a handler is forgotten
 /// - an operand becomes linear, or no longer is; a mark `+` or `#` is forgotten
 /// - other kinds of partial pass

@@ -1,11 +1,11 @@
-"""Does the verifier find broken rules? Change one letter or mark of every rule in turn and see it turn red.
+"""Does the verifier find broken rules? Change every letter and mark in turn and see it turn red.
 
     python tests/verify/mutate.py                 # every row: half an hour on two cores
     python tests/verify/mutate.py --ops 'aten::(mm|sum)'
 
-A mutation survives if no strategy of the changed rule is wrong and none is reported missing that the
-rule itself has. Those that are known to change nothing stand in ``survivors.tsv``, each with the
-reason. The last line is ``mutants=... killed=... explained=... survived=...``.
+A mutation survives if no strategy of the changed rule is wrong and none is reported missing that
+the rule itself has. Those that are known to change nothing stand in ``survivors.tsv``, each with
+the reason. The last line is ``mutants=... killed=... explained=... survived=...``.
 """
 
 import argparse
