@@ -27,7 +27,7 @@ SAY = @printf '== %s\n'
 PYTEST := $(PY) -m pytest -x -q --durations=10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench build core lint format clean doctest
+.PHONY: help demo test bench models build core lint format clean doctest
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,10 @@ bench: build  ## Run the benchmarks; each prints one table
 	  echo "== $$file"; $$file || exit 1; fi; done
 	@for file in bench/*.py; do if [ -f $$file ]; then \
 	  echo "== $$file"; $(PY) $$file || exit 1; fi; done
+
+models: build  ## Train models of transformers under their own plans; prints one table
+	$(SAY) "models"
+	@$(PY) -W ignore tools/models.py
 
 build: $(PACKAGES)  ## Build the libraries, the Python modules and the C++ tests
 	$(call configure,$(PRESET))

@@ -44,6 +44,10 @@ STYLES: dict[str, tuple[int | None, int, bool]] = {
     "sequence_parallel": (None, 1, False),
 }
 
+# Weights of [gate; up] that a model splits in halves: plans gather what they give, here each half is
+# cut on its own and stays where it is.
+_HALVES = "gate_up_proj"
+
 
 def plan_of_model(model: nn.Module) -> dict[str, str]:
     """Get the plan that a model brings: style names by path of a module or parameter.
@@ -123,6 +127,8 @@ def _layout(
     ndim = parameter.dim()
     if dim is None or ndim == 0 or (ndim == 1 and not cuts_vectors):
         return None
+    if name.split(".")[-2:-1] == [_HALVES] and style in ("colwise_gather_output", "colwise_rep"):
+        parts = 2
     place = 0 if ndim == 1 else dim % ndim
     size = parameter.shape[place]
     segments = [size // parts] * parts if parts > 1 and size % parts == 0 else []
