@@ -4,8 +4,8 @@
     python tools/models.py Qwen3 Mixtral
 
 Each row is one step on ranks against one device, in float64: the differences, whether greedy tokens
-agree, and the bytes that a rank sends: as the plan is taken here, and as it is written, where outputs
-are gathered that need not be.
+agree, and the bytes that a rank sends: as the plan is taken here, and as it is written, where
+outputs are gathered that need not be.
 """
 
 import argparse

@@ -220,13 +220,32 @@ def register_rule(op: str, rule: str) -> None:
 
     Args:
         op: the name in torch's schema, with its overload if it has one: ``aten::sum.dim_IntList``.
+            Or the ``_op_name`` of a ``DFunction``; its tensors by place are the operands.
 
     Raises:
-        UsageError: torch has no such op, or the rule cannot be read.
+        UsageError: torch has no such op, the rule cannot be read, a ``DistributedOp`` of that name.
     """
-    _torch.register_rule(op, rule)
+    if "::" in op or torch_name(op) is not None:
+        _torch.register_rule(op, rule)
+        return
+    _torch.register_row(_ROW + op, rule)
+    RuleOp(op)
 
 
 def unregister_rule(op: str) -> bool:
     """Take the rule of ``register_rule`` away; a built-in one counts again. False: none was."""
+    if isinstance(find_distributed_op(op), RuleOp):
+        unregister_distributed_op(op)
+        return _torch.unregister_row(_ROW + op)
     return _torch.unregister_rule(op)
+
+
+_ROW = "function::"
+
+
+class RuleOp(DistributedOp):
+    """A function whose layouts a rule gives, and whose inputs are moved as the rule needs."""
+
+    @property
+    def row(self) -> str:
+        return _ROW + self.op_name

@@ -11,9 +11,16 @@ import torch
 
 from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh
-from hyper_parallel.distributed_op import DistributedOp, find_distributed_op, registry_generation
+from hyper_parallel.distributed_op import (
+    DistributedOp,
+    RuleOp,
+    find_distributed_op,
+    registry_generation,
+)
 from hyper_parallel.errors import UnsupportedError, make_error, usage_error
 from hyper_parallel.layout import Layout
+from hyper_parallel.plan_values import distribute_value
+from hyper_parallel.ranks import rank
 from hyper_parallel.region import Region, local_of, raw_locals, running, wrap_results
 
 __all__ = ["layout_cache_clear", "layout_cache_info"]
@@ -106,6 +113,8 @@ def run_distributed_op(
 ) -> Any:
     """Answer a call with DTensors: infer, run on parts, wrap."""
     mesh = _mesh_of_call(op, args, kwargs)
+    if isinstance(op, RuleOp):
+        return _run_rule(op, func, args, mesh)
     with raw_locals():
         split = op.preprocess(args, kwargs)
     if split is None:
@@ -120,12 +129,49 @@ def run_distributed_op(
                 given=type(split).__name__,
             )
         local_args, local_kwargs, values = split
+        plain = {id(t) for t in _tensors((args, kwargs)) if not _torch.is_dtensor(t)}
+        take = lambda t: local_of(t, mesh) if id(t) in plain else t  # noqa: E731
+        local_args, local_kwargs = _mapped(tuple(local_args), take), _mapped(local_kwargs, take)
         layouts, impl = _inferred(op, values, lambda: _newer_form(op, func, values))
     region = Region(mesh, joined=False)
     local_args, local_kwargs = _entered(region, local_args, local_kwargs, op)
     with running(region):
         results = (impl or func)(*local_args, **local_kwargs)
     return _wrapped(op, region, results, layouts)
+
+
+def _run_rule(op: RuleOp, func: Callable[..., Any], args: tuple[Any, ...], mesh: Mesh) -> Any:
+    """Answer a call by the op's rule: move inputs, run on parts, wrap."""
+    tensors = [value for value in args if isinstance(value, torch.Tensor)]
+    key = [(_torch.layout(t) if _torch.is_dtensor(t) else None, tuple(t.shape)) for t in tensors]
+    wanted, layouts, sizes = _inferred(op, key, lambda: _torch.infer_row(op.row, tensors))
+    moved = iter([distribute_value(t, layout) for t, layout in zip(tensors, wanted, strict=True)])
+    parts = tuple(
+        local_of(next(moved), mesh) if isinstance(value, torch.Tensor) else value for value in args
+    )
+    region = Region(mesh, joined=False)
+    parts, _ = _entered(region, parts, {}, op)
+    with running(region):
+        results = func(*parts)
+    values = list(results) if isinstance(results, (list, tuple)) else [results]
+    if len(values) != len(layouts):
+        raise usage_error(
+            "HP-F034", f"{op.op_name}: {len(values)} results, the rule has {len(layouts)}"
+        )
+    made: list[Any] = []
+    for i, (part, layout, size) in enumerate(
+        zip(region.leave(values), layouts, sizes, strict=True)
+    ):
+        want = layout.local_shape(size, mesh.coordinate(rank()) or [])
+        if want != list(part.shape):
+            raise usage_error(
+                "HP-F041",
+                f"{op.op_name}: result {i} does not have the shape that the rule says",
+                shape=list(part.shape),
+                wanted=want,
+            )
+        made.append(_torch.wrap(part, layout, size))
+    return type(results)(made) if isinstance(results, (list, tuple)) else made[0]
 
 
 def _mesh_of_call(op: DistributedOp, args: Any, kwargs: Any) -> Mesh:

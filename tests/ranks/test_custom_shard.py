@@ -363,6 +363,25 @@ def test_collectives_by_name_in_a_backward_of_the_user():
     torch.testing.assert_close(x.grad.full_tensor(), torch.full((4, 4), 4.0, dtype=f64))
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_it_may_be_computed_again_in_backward(reentrant):
+    from torch.utils.checkpoint import checkpoint
+
+    def step():
+        x = put(drawn(6, 8), LINE("None", "mp"))
+        w = put(drawn(8, 3, seed=1), LINE("mp", "None"))
+        function = custom_shard(mm_allreduce, LINE("None", "None"))
+        out = checkpoint(lambda x, w: function(torch.tanh(x), w), x, w, use_reentrant=reentrant)
+        out.square().sum().backward()
+        return x.grad.full_tensor(), w.grad.full_tensor()
+
+    x, w = drawn(6, 8).requires_grad_(), drawn(8, 3, seed=1).requires_grad_()
+    (torch.tanh(x) @ w).square().sum().backward()
+    for grad_x, grad_w in hp.run_local(step, 4):
+        torch.testing.assert_close(grad_x, x.grad)
+        torch.testing.assert_close(grad_w, w.grad)
+
+
 # ---- Mistakes ------------------------------------------------------------------------------
 
 

@@ -115,6 +115,75 @@ def test_a_rule_of_the_user_takes_the_place_of_a_built_in_one():
     assert not hp.unregister_rule("aten::exp")
 
 
+class Product(hp.DFunction):
+    _op_name = "Product"
+
+    @staticmethod
+    def forward(ctx, x, w, scale):
+        ctx.save_for_backward(x, w)
+        ctx.scale = scale
+        return x @ w * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return grad @ w.t() * ctx.scale, x.t() @ grad * ctx.scale, None
+
+
+def test_one_line_is_enough_for_a_dfunction():
+    hp.register_rule("Product", "*m k, *k n -> m n")
+    x, w = drawn(6, 5).requires_grad_(), drawn(5, 4, seed=1).requires_grad_()
+    want = Product.apply(torch.tanh(x), w, 2.0)
+    want.square().sum().backward()
+
+    def step():
+        for one, other, out_layout in (
+            (("dp", "None"), ("None", "tp"), GRID("dp", "tp")),
+            (("dp", "tp"), ("tp", "None"), GRID("dp", "None").with_partial("tp")),
+            (("dp", "tp"), ("None", "None"), None),
+        ):
+            dx, dw = put(drawn(6, 5), GRID(*one)), put(drawn(5, 4, seed=1), GRID(*other))
+            out = Product.apply(torch.tanh(dx), dw, 2.0)
+            assert out_layout is None or out.layout == out_layout
+            torch.testing.assert_close(out.full_tensor(), want.detach())
+            out.square().sum().backward()
+            torch.testing.assert_close(dx.grad.full_tensor(), x.grad)
+            torch.testing.assert_close(dw.grad.full_tensor(), w.grad)
+
+    try:
+        hp.run_local(step, 4)
+
+        class Wrong(Product):
+            @staticmethod
+            def forward(ctx, x, w, scale):
+                return x[:1]
+
+        def wrong():
+            x, w = put(drawn(6, 5), GRID("dp", "None")), put(drawn(5, 4), GRID("None", "tp"))
+            refused(UsageError, "HP-F041", Wrong.apply, x, w, 1.0)
+
+        hp.run_local(wrong, 4)
+    finally:
+        assert hp.unregister_rule("Product")
+    with pytest.raises(UsageError):
+        hp.register_rule("Product", "*m k *k n")
+    assert not hp.unregister_rule("Product")
+
+
+def test_rules_may_be_registered_while_ranks_run():
+    def step():
+        x = put(drawn(4, 4), Layout((4,), ("tp",))("tp", "None"))
+        for _ in range(20):
+            hp.register_rule("hp_tests::swiglu", RULE)
+            assert str(swiglu(x, x).layout) == "tp=4: S(0)"
+            torch.testing.assert_close(torch.exp(x).sum().full_tensor(), drawn(4, 4).exp().sum())
+
+    try:
+        hp.run_local(step, 4)
+    finally:
+        hp.unregister_rule("hp_tests::swiglu")
+
+
 def test_mistakes():
     text = refused(UsageError, "HP-S040", hp.register_rule, "hp_tests::swigl", RULE)
     assert "torch.library" in text

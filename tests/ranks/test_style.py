@@ -397,6 +397,21 @@ def test_local_map():
         assert (y + torch.ones(6, dtype=f64)).placements == (Replicate(),)
 
 
+@on_ranks(2)
+def test_heads_that_do_not_divide():
+    """Three heads on two ranks: as DTensors they work, as plain parts torch says why not."""
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    x = drawn(2, 4, 6)
+
+    def attention(local):
+        plan = {name: ColwiseParallel(use_local_output=local) for name in "qkv"}
+        return parallelize_module(filled(Attention(6, 3)), mesh, plan | {"o": RowwiseParallel()})
+
+    torch.testing.assert_close(attention(False)(x), filled(Attention(6, 3))(x))
+    with pytest.raises(RuntimeError, match="is invalid for input of size"):
+        attention(True)(x)
+
+
 # ---- Mistakes ------------------------------------------------------------------------------
 
 

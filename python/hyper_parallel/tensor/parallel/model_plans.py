@@ -44,8 +44,8 @@ STYLES: dict[str, tuple[int | None, int, bool]] = {
     "sequence_parallel": (None, 1, False),
 }
 
-# Weights of [gate; up] that a model splits in halves: plans gather what they give, here each half is
-# cut on its own and stays where it is.
+# Weights of [gate; up] that a model splits in halves: plans gather what they give, here each half
+# is cut on its own and stays where it is.
 _HALVES = "gate_up_proj"
 
 
