@@ -27,7 +27,7 @@ SAY = @printf '== %s\n'
 PYTEST := $(PY) -m pytest -x -q --durations=10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench verify mutate build core lint format clean doctest
+.PHONY: help demo test bench verify mutate models build core lint format clean doctest
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,10 @@ verify: build  ## Check every rule on real tensors: wrong and missing strategies
 
 mutate: build  ## Break every rule in turn: does the verifier notice? (half an hour)
 	@$(PY) tests/verify/mutate.py
+
+models: build  ## Train models of transformers under their own plans; prints one table
+	$(SAY) "models"
+	@$(PY) -W ignore tools/models.py
 
 build: $(PACKAGES)  ## Build the libraries, the Python modules and the C++ tests
 	$(call configure,$(PRESET))

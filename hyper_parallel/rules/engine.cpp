@@ -69,7 +69,8 @@ class Search {
         choice.factor = has.factor;
         add(std::move(choice));
       }
-      for (AxisChoice& choice : partial_choices(rule_, states_, axis)) add(std::move(choice));
+      for (AxisChoice& choice : partial_choices(rule_, call_, states_, axis))
+        add(std::move(choice));
     }
     add({});
     std::stable_sort(out.begin(), out.end(), [&](const Candidate& a, const Candidate& b) {

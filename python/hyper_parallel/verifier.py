@@ -2,7 +2,7 @@
 
     verify("aten::mm")                          # one op, with its cases from the table
     verify()                                    # every row
-    verify("my::op", cases=[case(t(5, 3))])     # a rule of your own
+    verify("my::op", (x, y))                    # a rule of your own, with arguments like these
 
 A strategy is run rank by rank on real tensors; results are joined as their layouts say and compared
 with the unsplit op, and so are gradients. On the command line: ``python -m hyper_parallel verify``.
@@ -154,6 +154,36 @@ def case(*args: Any, values: bool = True, grad: bool = True, **kwargs: Any) -> C
         grad: False to leave gradients out.
     """
     return Case(args, kwargs, values, grad)
+
+
+def case_like(example_inputs: Any) -> Case:
+    """Describe calls whose tensors are drawn like the given ones.
+
+    Args:
+        example_inputs: the arguments by place. Floating-point tensors are drawn normally, others
+            are rearranged.
+    """
+    inputs = example_inputs if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
+    return Case(tuple(_like(value) for value in inputs), {})
+
+
+def _like(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_like(each) for each in value)
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.is_floating_point() or value.is_complex():
+        dtype = torch.float64 if value.is_floating_point() else torch.complex128
+        return Value(
+            lambda g: torch.randn(value.shape, generator=g, dtype=dtype),
+            f"like {list(value.shape)}",
+        )
+
+    def rearrange(g: torch.Generator) -> torch.Tensor:
+        order = torch.randperm(value.numel(), generator=g)
+        return value.detach().flatten()[order].reshape(value.shape)
+
+    return Value(rearrange, f"like {list(value.shape)}")
 
 
 def _drawn(value: Any, g: torch.Generator) -> Any:
@@ -354,6 +384,7 @@ def _seeds(op: str, one: Case, seed: int) -> int:
 
 def verify(
     ops: str | Iterable[str] | None = None,
+    example_inputs: Any = None,
     *,
     cases: Sequence[Case] | None = None,
     rule: str | None = None,
@@ -371,6 +402,8 @@ def verify(
 
     Args:
         ops: an op with its overload, several, or None for every row.
+        example_inputs: the arguments of a call by place; values are drawn anew, floating-point ones
+            as f64. They stand in place of the table.
         cases: calls to check instead of those of the table.
         rule: the text of a rule to check in place of the op's own.
         mutation: a change to make to each rule first, one of ``OpReport.mutations``: see
@@ -385,6 +418,8 @@ def verify(
         A report; ``report.wrong`` and ``report.missing`` are what matters.
     """
     start = time.monotonic()
+    if example_inputs is not None:
+        cases = [case_like(example_inputs), *(cases or [])]
     specs: dict[str, str] = dict(_torch.rule_rows())
     names = list(specs) if ops is None else [ops] if isinstance(ops, str) else list(ops)
     if table is None and cases is None:
