@@ -19,7 +19,7 @@ ConcreteRule build_grouped(const Call& call, Words) {
   check_count(call, 2, 4);
   const std::size_t left = call.inputs[0].meta.sizes.size();
   const std::size_t right = call.inputs[1].meta.sizes.size();
-  ConcreteRule rule = concretize(left == 2 ? right == 3 ? kRowsByGroup : kSums
+  ConcreteRule rule = concretize(left == 2    ? right == 3 ? kRowsByGroup : kSums
                                  : right == 3 ? kBatch
                                               : kColumnsByGroup,
                                  call);
@@ -69,6 +69,7 @@ constexpr Row kRows[] = {
     {"aten::linalg_cross", "*... d!@dim=-1, *... d!@dim=-1 -> ="},
     {"aten::linalg_inv", "... n! m! -> ="},
     {"aten::linalg_solve_triangular", "... n! n!, ... p! q! -> ... p q"},
+    {"hyper_parallel::roi_align", "*n! c h! w!, r! q!, ?b! -> r c _=pooled_height _=pooled_width"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
