@@ -150,8 +150,61 @@ class Attention {
 
 ConcreteRule build(const Call& call, Words) { return Attention(call).run(); }
 
-constexpr Row kRows[] = {{"aten::scaled_dot_product_attention", "attention"}};
-constexpr NamedBuilder kBuilders[] = {{"attention", build}};
+// rope(q, k?, v?, sin?, cos?, position_ids?): q, k, v [b, s, h, d] are turned, each on its own, by
+// the angle of their place s. sin, cos end in [s, d] or [s, 1, d]; with position_ids [b, s] they
+// are looked up by place, and their s must be whole. Halves or pairs of d belong together.
+ConcreteRule build_rope(const Call& call, Words) {
+  check_count(call, 1, 6);
+  check_ndim(call, 0, 4);
+  ConcreteRule rule = start(call);
+  const std::vector<int> query = spread(rule, 0);
+  const Shape& sizes = call.inputs[0].meta.sizes;
+  block(rule, query[3]);
+  const auto present = [&](std::size_t i) {
+    return i < call.inputs.size() && call.inputs[i].present;
+  };
+  for (std::size_t i = 0; i < 3; ++i) {
+    TensorMap out = whole(present(i) ? call.inputs[i].meta.sizes : Shape{});
+    out.present = present(i);
+    if (out.present) {
+      check_ndim(call, i, 4);
+      TensorMap& map = rule.inputs[i];
+      for (std::size_t d : {std::size_t{0}, std::size_t{1}, std::size_t{3}}) {
+        if (map.sizes[d] != sizes[d]) throw_sizes(call, i, d, map.sizes[d], sizes[d], "q");
+        map.dims[d] = rule.inputs[0].dims[d];
+      }
+      if (map.sizes[2] == sizes[2]) {
+        map.dims[2] = rule.inputs[0].dims[2];
+      } else if (map.sizes[2] != 1) {
+        put(map, 2, add_factor(rule, "h" + std::to_string(i), map.sizes[2]));
+      }
+      map.linear = true;
+      map.term = static_cast<int>(i);
+      out.dims = map.dims;
+    }
+    rule.outputs.push_back(std::move(out));
+  }
+  for (std::size_t i = 3; i < 5; ++i) {
+    if (!present(i) || present(5)) continue;
+    TensorMap& map = rule.inputs[i];
+    const std::size_t n = map.sizes.size();
+    const std::size_t s = n == 4 ? 1 : 0;
+    if (n > s && map.sizes[s] == sizes[1]) put(map, s, query[1]);
+  }
+  if (present(5)) {
+    check_ndim(call, 5, 2);
+    for (std::size_t d = 0; d < 2; ++d) {
+      const std::int64_t size = rule.inputs[5].sizes[d];
+      if (size != sizes[d]) throw_sizes(call, 5, d, size, sizes[d], "q");
+      put(rule.inputs[5], d, query[d]);
+    }
+  }
+  return rule;
+}
+
+constexpr Row kRows[] = {{"aten::scaled_dot_product_attention", "attention"},
+                         {"hyper_parallel::rope", "rope"}};
+constexpr NamedBuilder kBuilders[] = {{"attention", build}, {"rope", build_rope}};
 
 }  // namespace
 

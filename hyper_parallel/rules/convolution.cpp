@@ -93,6 +93,60 @@ ConcreteRule build_convolution(const Call& call, Words words) {
   return rule;
 }
 
+// conv_transposeN(input [n, ci, ...], weight [ci, co / groups, ...], bias? [co]): as convN, with
+// the channels of the weight the other way round.
+ConcreteRule build_transposed(const Call& call, Words words) {
+  check_count(call, 2, 3);
+  const auto count = static_cast<std::size_t>(words[0].front() - '0');
+  check_ndim(call, 1, count + 2);
+  ConcreteRule rule = start(call);
+  const std::vector<int> lead = lead_factors(rule, call, count);
+  const std::size_t c = lead.size() - 1;
+  const Shape& input = call.inputs[0].meta.sizes;
+  const Shape& weight = call.inputs[1].meta.sizes;
+  const std::int64_t groups = call.integer("groups", 1);
+  if (weight[0] != input[c]) throw_sizes(call, 1, 0, weight[0], input[c], "the input");
+  TensorMap out = whole(input);
+  for (std::size_t d = 0; d < c; ++d) put(out, d, lead[d]);
+  int co = -1;
+  put(rule.inputs[1], 0, lead[c]);
+  if (groups == 1) {
+    co = weight[1] == 1 ? -1 : add_factor(rule, "co", weight[1]);
+    if (co >= 0) rule.factors.back().nonempty = true;
+    put(rule.inputs[1], 1, co);
+    if (lead[c] >= 0) {
+      Factor& ci = rule.factors[static_cast<std::size_t>(lead[c])];
+      ci.name = "ci";
+      ci.kind = FactorKind::reduce;
+    }
+  } else if (groups == input[c] && weight[1] == 1) {
+    co = lead[c];
+    rule.rewrites.push_back({Rewrite::Kind::local_size, "groups", 0, static_cast<int>(c)});
+  } else {
+    block(rule, lead[c]);
+  }
+  put(out, c, co);
+  out.sizes[c] = weight[1] * groups;
+  const auto stride = spatial(call, "stride", count, 1);
+  const auto padding = spatial(call, "padding", count, 0);
+  const auto extra = spatial(call, "output_padding", count, 0);
+  const auto dilation = spatial(call, "dilation", count, 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int64_t& size = out.sizes[c + 1 + i];
+    size =
+        (size - 1) * stride[i] - 2 * padding[i] + dilation[i] * (weight[2 + i] - 1) + extra[i] + 1;
+  }
+  rule.inputs[0].linear = rule.inputs[1].linear = true;
+  if (call.inputs.size() > 2 && call.inputs[2].present) {
+    check_ndim(call, 2, 1);
+    rule.inputs[2].linear = rule.inputs[2].addend = true;
+    rule.inputs[2].term = 1;
+    put(rule.inputs[2], 0, co);
+  }
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
 // pool N: a window over N spatial dims.
 ConcreteRule build_pool(const Call& call, Words words) {
   check_count(call, 1, 1);
@@ -142,6 +196,9 @@ constexpr Group kGroups[] = {
     {"convolution 1", "conv1d"},
     {"convolution 2", "conv2d"},
     {"convolution 3", "conv3d"},
+    {"convolution_transposed 1", "conv_transpose1d"},
+    {"convolution_transposed 2", "conv_transpose2d.input"},
+    {"convolution_transposed 3", "conv_transpose3d.input"},
     {"pool 1", "avg_pool1d max_pool1d"},
     {"pool 2", "avg_pool2d max_pool2d"},
     {"pool 3", "avg_pool3d max_pool3d"},
@@ -152,8 +209,10 @@ constexpr Group kGroups[] = {
     {"resample 3", "adaptive_avg_pool3d"},
 };
 
-constexpr NamedBuilder kBuilders[] = {
-    {"convolution", build_convolution}, {"pool", build_pool}, {"resample", build_resample}};
+constexpr NamedBuilder kBuilders[] = {{"convolution", build_convolution},
+                                      {"convolution_transposed", build_transposed},
+                                      {"pool", build_pool},
+                                      {"resample", build_resample}};
 
 }  // namespace
 

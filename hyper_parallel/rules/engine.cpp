@@ -37,6 +37,7 @@ class Search {
 
   Inference run() {
     const int axes = call_.mesh->ndim();
+    find_joined();
     for (int axis = 0; axis < axes; ++axis) candidates_.push_back(list(axis));
     // What the axes from here on cost at least.
     rest_.assign(at(axes) + 1, 0);
@@ -58,16 +59,21 @@ class Search {
     };
     if (call_.mesh->size(axis) > 1) {
       std::vector<char> seen(rule_.factors.size(), 0);
+      const auto add_factor = [&](int factor) {
+        if (seen[at(factor)] != 0) return;
+        seen[at(factor)] = 1;
+        if (rule_.factors[at(factor)].kind == FactorKind::blocked) return;
+        AxisChoice choice;
+        choice.kind = AxisChoice::Kind::factor;
+        choice.factor = factor;
+        add(std::move(choice));
+      };
       for (const OperandState& state : states_) {
         if (state.layout == nullptr) continue;
         const Has& has = state.axes[at(axis)];
-        if (has.kind != Has::Kind::factor || seen[at(has.factor)] != 0) continue;
-        seen[at(has.factor)] = 1;
-        if (rule_.factors[at(has.factor)].kind == FactorKind::blocked) continue;
-        AxisChoice choice;
-        choice.kind = AxisChoice::Kind::factor;
-        choice.factor = has.factor;
-        add(std::move(choice));
+        if (has.kind != Has::Kind::factor) continue;
+        add_factor(has.factor);
+        for (int factor : joined_[at(has.factor)]) add_factor(factor);
       }
       for (AxisChoice& choice : partial_choices(rule_, call_, states_, axis))
         add(std::move(choice));
@@ -81,6 +87,17 @@ class Search {
       return rank_of(rule_, a.choice) < rank_of(rule_, b.choice);
     });
     return out;
+  }
+
+  // Factors that one dim of a result is made of are often not split together: then moving an axis
+  // to another of them (an all-to-all) is cheaper than a gather.
+  void find_joined() {
+    joined_.resize(rule_.factors.size());
+    for (const TensorMap& map : rule_.outputs) {
+      for (const std::vector<int>& dim : map.dims) {
+        for (std::size_t i = 1; i < dim.size(); ++i) joined_[at(dim[i])].push_back(dim[i - 1]);
+      }
+    }
   }
 
   std::optional<Candidate> cost(int axis, AxisChoice choice) {
@@ -105,23 +122,67 @@ class Search {
     return out;
   }
 
-  // What reducing the results will move where a choice merely puts that off: a partial operand that
-  // passes, a masked look-up. Without this a weight would be gathered to keep an activation
-  // partial, and a small table looked up in parts.
+  // What reducing or gathering the results will move where a choice merely puts that off: a partial
+  // operand that passes, a masked look-up, the split of a small operand that spreads to larger
+  // ones. Without this a weight would be gathered to keep an activation partial, a small table
+  // looked up in parts, and an activation split because a bias is.
   double pending(const std::vector<const Layout*>& outputs) const {
     double out = 0;
     for (int axis = 0; axis < call_.mesh->ndim(); ++axis) {
       const AxisChoice& choice = chosen_[at(axis)];
       const bool passes = choice.kind == AxisChoice::Kind::partial;
-      const bool looks_up = choice.kind == AxisChoice::Kind::factor &&
-                            puts_off(rule_.factors[at(choice.factor)].handler);
-      if (!passes && !looks_up) continue;
+      const bool splits = choice.kind == AxisChoice::Kind::factor;
+      const bool looks_up = splits && puts_off(rule_.factors[at(choice.factor)].handler);
       const double n = call_.mesh->size(axis);
+      if (splits && !looks_up && spreads(axis, choice.factor)) {
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+          if (!holds(rule_.outputs[i], choice.factor)) continue;
+          out += (n - 1) * local_elements(rule_.outputs[i].sizes, outputs[i]) * widest();
+        }
+      }
+      if (!passes && !looks_up && !(splits && recuts(axis, choice.factor))) continue;
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         out += 2 * (n - 1) / n * local_elements(rule_.outputs[i].sizes, outputs[i]) * width();
       }
     }
     return out;
+  }
+
+  // True if only vectors have `factor` split on `axis`, broadcast against an operand that has it
+  // whole, as a bias against an activation.
+  bool spreads(int axis, int factor) const {
+    bool any = false;
+    bool larger = false;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (!counts(i, factor)) continue;
+      std::size_t factors = 0;
+      for (const auto& dim : rule_.inputs[i].dims) factors += dim.size();
+      if (states_[i].axes[at(axis)].kind == Has::Kind::whole) {
+        larger |= factors > 1;
+      } else if (factors > 1) {
+        return false;
+      } else {
+        any = true;
+      }
+    }
+    return any && larger;
+  }
+
+  bool counts(std::size_t input, int factor) const {
+    const TensorMap& map = rule_.inputs[input];
+    return states_[input].layout != nullptr && !map.shape_only && !call_.inputs[input].pinned &&
+           holds(map, factor);
+  }
+
+  // True if some operand must leave another split for that of `factor`, which is summed over.
+  bool recuts(int axis, int factor) const {
+    if (rule_.factors[at(factor)].kind != FactorKind::reduce) return false;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (!counts(i, factor)) continue;
+      const Has& has = states_[i].axes[at(axis)];
+      if (has.kind == Has::Kind::factor && has.factor != factor) return true;
+    }
+    return false;
   }
 
   static bool puts_off(const std::string& handler) {
@@ -133,6 +194,16 @@ class Search {
     for (std::int64_t size : sizes) out *= static_cast<double>(size);
     for (const Split& split : layout->splits()) {
       for (int axis : split.axes) out /= layout->mesh()->size(axis);
+    }
+    return out;
+  }
+
+  // Bytes of an element of the widest operand.
+  double widest() const {
+    double out = 0;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (states_[i].layout == nullptr) continue;
+      out = std::max(out, static_cast<double>(bytes_of(call_.inputs[i].meta.dtype)));
     }
     return out;
   }
@@ -184,6 +255,7 @@ class Search {
   const ConcreteRule& rule_;
   const Call& call_;
   std::vector<OperandState> states_;
+  std::vector<std::vector<int>> joined_;  // beside factors: the next major one of a result's dim
   std::vector<std::vector<Candidate>> candidates_;
   std::vector<double> rest_;
   std::vector<AxisChoice> chosen_;

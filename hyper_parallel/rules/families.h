@@ -23,6 +23,7 @@ Family reorder_family();
 Family scan_family();
 Family slice_family();
 Family softmax_norm_family();
+Family statistics_family();
 Family view_family();
 
 }  // namespace hyper_parallel::rules

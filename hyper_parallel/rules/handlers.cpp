@@ -44,6 +44,13 @@ double two_statistics(const ConcreteRule& rule, const Call&, int factor, int n) 
 double one_statistic(const ConcreteRule& rule, const Call&, int factor, int n) {
   return all_reduce(kFloat * rows(rule, factor), n);
 }
+double three_statistics(const ConcreteRule& rule, const Call&, int factor, int n) {
+  return 3 * all_reduce(kFloat * rows(rule, factor), n);
+}
+double channel_statistics(const ConcreteRule& rule, const Call&, int, int n) {
+  const Shape& sizes = rule.inputs[0].sizes;
+  return all_reduce(2 * kFloat * static_cast<double>(sizes.size() > 1 ? sizes[1] : 1), n);
+}
 double moments(const ConcreteRule& rule, const Call&, int, int n) {
   return all_reduce(3 * kFloat * results(rule), n);
 }
@@ -84,6 +91,8 @@ double global_count(const ConcreteRule&, const Call&, int, int n) { return all_r
 constexpr std::array kHandlers = {
     HandlerInfo{"argmax", "local winner, gather (value, index) of all ranks, winner of winners; R",
                 winners},
+    HandlerInfo{"batch_norm", "all-reduce the mean and the squared deviations of each channel",
+                channel_statistics},
     HandlerInfo{
         "cross_entropy",
         "split classes: all-reduce max and sum of exponentials, the owner of a token's class "
@@ -106,6 +115,7 @@ constexpr std::array kHandlers = {
         "scatter, index_add, index_copy, index_fill, index_put along a split dim: each rank "
         "writes what falls into its part",
         nullptr},
+    HandlerInfo{"label_smooth", "count the classes of all ranks; nothing moves", nullptr},
     HandlerInfo{"layer_norm", "all-reduce mean, then the sum of squared deviations",
                 two_statistics},
     HandlerInfo{
@@ -132,6 +142,9 @@ constexpr std::array kHandlers = {
         "Split query heads (factor q): the key heads that they read are picked from all",
         nullptr},
     HandlerInfo{"softmax", "all-reduce max, then the sum of exponentials", two_statistics},
+    HandlerInfo{"softmax_cross_entropy",
+                "all-reduce max and sum of exponentials, then the logit of each token's class; R",
+                three_statistics},
     HandlerInfo{"sort", "gather the dim, sort, keep the own part", whole_operand},
     HandlerInfo{"squeeze", "drop the dims of global size 1 only, not those of local size 1",
                 nullptr},

@@ -58,6 +58,33 @@ ConcreteRule build_repeats(const Call& call, Words) {
   return rule;
 }
 
+// unique: which values there are, and where, is known after the run only. Results: values, (with 4:
+// the first place of each,) the value's number for each element, the counts.
+ConcreteRule build_unique(const Call& call, Words words) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
+  const bool flat = !call.has("dim") || call.integers("dim").empty();
+  const std::int64_t elements = product(call.inputs[0].meta.sizes);
+  TensorMap values = whole(flat ? Shape{-1} : call.inputs[0].meta.sizes);
+  Shape places = call.inputs[0].meta.sizes;
+  if (!flat) {
+    const auto dim = static_cast<std::size_t>(dim_of(call, "dim", 0, ndim));
+    values.sizes[dim] = -1;
+    places = {call.inputs[0].meta.sizes[dim]};
+  } else if (words.front() == "4") {
+    places = {elements};
+  }
+  rule.outputs.push_back(std::move(values));
+  if (words.front() == "4") rule.outputs.push_back(whole({-1}));
+  rule.outputs.push_back(whole(std::move(places)));
+  rule.outputs.push_back(whole({-1}));
+  rule.dynamic = true;
+  return rule;
+}
+
+constexpr Row kRows[] = {{"aten::unique_dim", "unique 3"}, {"hyper_parallel::unique", "unique 4"}};
+
 constexpr Group kGroups[] = {
     {"host", "_local_scalar_dense allclose equal is_nonzero item"},
     {"dynamic 1", "bincount masked_select"},
@@ -69,14 +96,12 @@ constexpr Group kGroups[] = {
     {"whole", "masked_scatter"},
 };
 
-constexpr NamedBuilder kBuilders[] = {{"dynamic", build_dynamic},
-                                      {"host", build_host},
-                                      {"nonzero", build_nonzero},
-                                      {"repeats", build_repeats},
-                                      {"whole", build_whole}};
+constexpr NamedBuilder kBuilders[] = {{"unique", build_unique},   {"dynamic", build_dynamic},
+                                      {"host", build_host},       {"nonzero", build_nonzero},
+                                      {"repeats", build_repeats}, {"whole", build_whole}};
 
 }  // namespace
 
-Family host_family() { return {"host", {}, kGroups, kBuilders}; }
+Family host_family() { return {"host", kRows, kGroups, kBuilders}; }
 
 }  // namespace hyper_parallel::rules

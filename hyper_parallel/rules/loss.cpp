@@ -4,6 +4,7 @@
 // a token's class counts its logit, rank 0 the logarithm of the sum, so each token's loss is P(sum)
 // and needs no communication backward. Split tokens: P(sum), over the global count of tokens.
 
+#include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/families.h"
 #include "hyper_parallel/rules/make.h"
 #include "hyper_parallel/rules/pointwise.h"
@@ -78,6 +79,60 @@ ConcreteRule build_pairs(const Call& call, Words) {
   return rule;
 }
 
+// cross_entropy_with_softmax(logits, label; dim, soft_label) -> softmax, loss. The loss has size 1
+// in the class dim, and so has the label unless it is soft. Split classes: the handler gives each
+// rank the whole loss.
+ConcreteRule build_with_softmax(const Call& call, Words) {
+  check_count(call, 2, 2);
+  const Shape& sizes = call.inputs[0].meta.sizes;
+  const Shape& label = call.inputs[1].meta.sizes;
+  const int ndim = static_cast<int>(sizes.size());
+  if (ndim == 0) check_ndim(call, 0, 2);
+  check_ndim(call, 1, sizes.size());
+  const auto c = static_cast<std::size_t>(dim_of(call, "dim", -1, ndim));
+  const bool soft = call.boolean("soft_label", false);
+  ConcreteRule rule = start(call);
+  const std::vector<int> factors = spread(rule, 0);
+  TensorMap softmax = whole(sizes);
+  softmax.dims = rule.inputs[0].dims;
+  TensorMap loss = softmax;
+  loss.sizes[c] = 1;
+  loss.dims[c].clear();
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    const std::int64_t wanted = d == c && !soft ? 1 : sizes[d];
+    if (label[d] != wanted) throw_sizes(call, 1, d, label[d], wanted, "the logits");
+    if (wanted != 1) put(rule.inputs[1], d, factors[d]);
+  }
+  if (factors[c] >= 0) {
+    rule.factors[static_cast<std::size_t>(factors[c])].name = "c";
+    rule.factors[static_cast<std::size_t>(factors[c])].handler = "softmax_cross_entropy";
+  }
+  rule.outputs = {std::move(softmax), std::move(loss)};
+  return rule;
+}
+
+// label_smooth(label [..., c], prior?): (1 - epsilon) label + epsilon prior, where no prior stands
+// for 1 / c each. Trap: c is the global number of classes, and that constant is added once a rank.
+ConcreteRule build_smooth(const Call& call, Words) {
+  check_count(call, 1, 2);
+  if (call.inputs[0].meta.sizes.empty()) check_ndim(call, 0, 1);
+  ConcreteRule rule = pointwise_rule(call);
+  if (rule.outputs[0].sizes != call.inputs[0].meta.sizes) {
+    throw UsageError(Message("HP-S002", call.op + ": the prior does not broadcast to the label")
+                         .fact("label", to_string(call.inputs[0].meta))
+                         .fact("prior", to_string(call.inputs[1].meta)));
+  }
+  if (call.inputs.size() > 1 && call.inputs[1].present) {
+    rule.inputs[0].linear = rule.inputs[1].linear = true;
+    rule.inputs[1].term = 1;
+    return rule;
+  }
+  for (int f : rule.outputs[0].dims.back()) {
+    rule.factors[static_cast<std::size_t>(f)].handler = "label_smooth";
+  }
+  return rule;
+}
+
 constexpr Row kRows[] = {
     {"aten::binary_cross_entropy", "loss_of_pairs"},
     {"aten::binary_cross_entropy_with_logits", "loss_of_pairs"},
@@ -91,10 +146,14 @@ constexpr Row kRows[] = {
     {"aten::nll_loss_nd", "loss_of_classes nll_loss"},
     {"aten::smooth_l1_loss", "loss_of_pairs"},
     {"aten::soft_margin_loss", "loss_of_pairs"},
+    {"hyper_parallel::cross_entropy_with_softmax", "loss_with_softmax"},
+    {"hyper_parallel::label_smooth", "label_smooth"},
 };
 
-constexpr NamedBuilder kBuilders[] = {{"loss_of_classes", build_classes},
-                                      {"loss_of_pairs", build_pairs}};
+constexpr NamedBuilder kBuilders[] = {{"label_smooth", build_smooth},
+                                      {"loss_of_classes", build_classes},
+                                      {"loss_of_pairs", build_pairs},
+                                      {"loss_with_softmax", build_with_softmax}};
 
 }  // namespace
 

@@ -70,6 +70,7 @@ constexpr Row kRows[] = {
     {"aten::linalg_cross", "*... d!@dim=-1, *... d!@dim=-1 -> ="},
     {"aten::linalg_inv", "... n! m! -> ="},
     {"aten::linalg_solve_triangular", "... n! n!, ... p! q! -> ... p q"},
+    {"hyper_parallel::roi_align", "*n! c h! w!, r! q!, ?b! -> r c _=pooled_height _=pooled_width"},
 };
 
 constexpr NamedBuilder kBuilders[] = {

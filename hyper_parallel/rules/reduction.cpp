@@ -142,6 +142,7 @@ constexpr Row kRows[] = {
     {"aten::var", "reduce var/R"},
     {"aten::var.correction", "reduce var/R"},
     {"aten::var.dim", "reduce var/R"},
+    {"hyper_parallel::squared_l2_norm", "reduce count"},
 };
 
 constexpr NamedBuilder kBuilders[] = {{"pick", build_pick}, {"reduce", build}};

@@ -54,25 +54,30 @@ class Reverse {
       all_silent_ = false;
       for (const Split& s : outputs_[i]->splits()) {
         if (s.dim >= static_cast<int>(rule_.outputs[i].dims.size())) {
-          fail("result " + std::to_string(i) + " has no dim " + std::to_string(s.dim));
+          const std::size_t ndim = rule_.outputs[i].dims.size();
+          throw UsageError(Message("HP-S021", call_.op + ": result " + std::to_string(i) +
+                                                  " is split on dim " + std::to_string(s.dim) +
+                                                  " but has " + std::to_string(ndim) + " dims")
+                               .fact("wanted", to_string_with_mesh(outputs_[i])));
         }
-        take(decompose(rule_, rule_.outputs[i], s, call_.mesh));
+        take(s, decompose(rule_, rule_.outputs[i], s, call_.mesh));
       }
       for (int axis = 0; axis < call_.mesh->ndim(); ++axis) {
         const Placement p = outputs_[i]->placement(axis);
         if (!p.is_partial() || decided_[at(axis)] != 0) continue;
-        choices_[at(axis)] = partial(axis, p.op());
+        if (const auto choice = partial(axis, p.op())) choices_[at(axis)] = *choice;
         decided_[at(axis)] = 1;
       }
     }
   }
 
-  void take(const Reading& reading) {
+  // Where no strategy gives the split, the result is whole, and the split a local cut of it.
+  void take(const Split& split, const Reading& reading) {
     for (const auto& [factor, cut] : reading.cuts) {
-      if (rule_.factors[at(factor)].kind == FactorKind::blocked) continue;
+      if (rule_.factors[at(factor)].kind == FactorKind::blocked || !reading.exact) continue;
       bool all_free = true;
       for (int axis : cut.axes) all_free &= decided_[at(axis)] == 0;
-      if (all_free && reading.exact) wanted_[at(factor)] = cut;
+      if (all_free) wanted_[at(factor)] = cut;
       for (int axis : cut.axes) {
         if (decided_[at(axis)] != 0) continue;
         decided_[at(axis)] = 1;
@@ -80,11 +85,12 @@ class Reverse {
         choices_[at(axis)].factor = factor;
       }
     }
+    for (int axis : split.axes) decided_[at(axis)] = 1;
   }
 
   // A result that is P(op): the sum that an operand already has split, partial operands that
-  // pass, or else the first sum of the rule.
-  AxisChoice partial(int axis, ReduceOp op) {
+  // pass, or else the first sum of the rule. Nothing if no strategy makes it.
+  std::optional<AxisChoice> partial(int axis, ReduceOp op) {
     int first = -1;
     const auto reduces = [&](int f) {
       const Factor& factor = rule_.factors[at(f)];
@@ -104,10 +110,7 @@ class Reverse {
         if (reduces(f)) first = f;
       }
     }
-    if (first < 0) {
-      fail("no strategy makes the result " + to_string(Placement::partial(op)) + " on axis " +
-           call_.mesh->name(axis));
-    }
+    if (first < 0) return std::nullopt;
     out.kind = AxisChoice::Kind::factor;
     out.factor = first;
     return out;

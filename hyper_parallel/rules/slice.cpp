@@ -56,6 +56,48 @@ ConcreteRule build_slice(const Call& call, Words) {
   return rule;
 }
 
+// slice: dims `axes` from `starts` to `ends`, in steps of `strides`; those in `decrease_axis` are
+// dropped, they have size 1 then.
+ConcreteRule build_slices(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, true);
+  const std::vector<int> factors = spread(rule, 0);
+  const int ndim = static_cast<int>(factors.size());
+  const auto axes = call.integers("axes");
+  const auto starts = call.integers("starts");
+  const auto ends = call.integers("ends");
+  auto strides = call.integers("strides");
+  if (strides.empty()) strides.assign(axes.size(), 1);
+  if (starts.size() != axes.size() || ends.size() != axes.size() || strides.size() != axes.size()) {
+    throw UsageError(Message("HP-S005", call.op + ": axes, starts and ends differ in length"));
+  }
+  TensorMap out = like_first(rule);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const int dim = check_dim(call, axes[i], ndim);
+    std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
+    const auto clamp = [&](std::int64_t at) {
+      return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
+    };
+    const std::int64_t begin = clamp(starts[i]);
+    const std::int64_t end = std::max(clamp(ends[i]), begin);
+    const std::int64_t step = std::max<std::int64_t>(strides[i], 1);
+    if (begin == 0 && end == size && step == 1) continue;
+    size = (end - begin + step - 1) / step;
+    keep_whole(rule, out, factors, dim);
+  }
+  auto dropped = dims_of(call, "decrease_axis", ndim);
+  if (call.integers("decrease_axis").empty()) dropped.clear();
+  for (std::size_t i = dropped.size(); i-- > 0;) {
+    if (out.sizes[static_cast<std::size_t>(dropped[i])] != 1) {
+      throw_sizes(call, 0, static_cast<std::size_t>(dropped[i]),
+                  out.sizes[static_cast<std::size_t>(dropped[i])], 1, "a dropped dim");
+    }
+    out.sizes.erase(out.sizes.begin() + dropped[i]);
+    out.dims.erase(out.dims.begin() + dropped[i]);
+  }
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
 ConcreteRule build_select(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, true);
   const std::vector<int> factors = spread(rule, 0);
@@ -229,6 +271,8 @@ ConcreteRule build_strided(const Call& call, Words) {
   return rule;
 }
 
+constexpr Row kRows[] = {{"hyper_parallel::slice", "slices"}};
+
 constexpr Group kGroups[] = {
     {"diagonal", "diagonal"},
     {"flip_or_roll", "flip roll"},
@@ -250,6 +294,7 @@ constexpr NamedBuilder kBuilders[] = {
     {"repeat_interleave", build_interleave},
     {"select", build_select},
     {"slice", build_slice},
+    {"slices", build_slices},
     {"strided", build_strided},
     {"triangle", build_triangle},
     {"unfold", build_unfold},
@@ -257,6 +302,6 @@ constexpr NamedBuilder kBuilders[] = {
 
 }  // namespace
 
-Family slice_family() { return {"slice", {}, kGroups, kBuilders}; }
+Family slice_family() { return {"slice", kRows, kGroups, kBuilders}; }
 
 }  // namespace hyper_parallel::rules

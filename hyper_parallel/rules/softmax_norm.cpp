@@ -7,7 +7,7 @@ namespace hyper_parallel::rules {
 namespace {
 
 // layer_norm, rms_norm (input, weight?, bias?) with attribute normalized_shape. `native`: also the
-// statistics, mean and rstd.
+// statistics, mean and rstd; `rstd`: the latter only.
 ConcreteRule build_norm(const Call& call, Words words) {
   check_count(call, 1, 3);
   const Shape& sizes = call.inputs[0].meta.sizes;
@@ -39,6 +39,7 @@ ConcreteRule build_norm(const Call& call, Words words) {
       }
       put(rule.inputs[i], d, factors[lead + d]);
     }
+    rule.inputs[i].addend = i == 2;  // the bias: nothing multiplies it
   }
   TensorMap out = whole(sizes);
   out.dims = rule.inputs[0].dims;
@@ -48,10 +49,8 @@ ConcreteRule build_norm(const Call& call, Words words) {
     statistics.dims[d].clear();
   }
   rule.outputs.push_back(std::move(out));
-  if (has_word(words, "native")) {
-    rule.outputs.push_back(statistics);
-    rule.outputs.push_back(statistics);
-  }
+  if (has_word(words, "native")) rule.outputs.insert(rule.outputs.end(), 2, statistics);
+  if (has_word(words, "rstd")) rule.outputs.push_back(statistics);
   return rule;
 }
 
@@ -92,6 +91,7 @@ ConcreteRule build_batch_norm(const Call& call, Words) {
 }
 
 constexpr Row kRows[] = {
+    {"aten::_fused_rms_norm", "norm ! rstd"},
     {"aten::_log_softmax", "... d~log_softmax@dim -> ="},
     {"aten::_log_softmax_backward_data", "*... d!@dim, ... d!@dim -> ="},
     {"aten::_softmax", "... d~softmax@dim -> ="},

@@ -29,7 +29,7 @@ void check_op_exists(const std::string& op) {
     overloads += (overloads.empty() ? "" : ", ") + base;
     if (!name.overload_name.empty()) overloads += "." + name.overload_name;
   }
-  throw UsageError(Message("HP-S040", "register_rule: torch has no op " + op)
+  throw UsageError(Message("HP-S044", "register_rule: torch has no op " + op)
                        .fact("ops", overloads.empty() ? "none of this name" : overloads)
                        .hint(overloads.empty() ? "define the op first, with torch.library"
                                                : "name one of these"));

@@ -1,54 +1,169 @@
 """Write a model for one device, state how tensors lie over a mesh, and run it on many."""
 
-import torch as _load_torch_first  # noqa: F401  (the libraries below link to it)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from hyper_parallel._core import plan
-from hyper_parallel.collectives import (
-    all_gather,
-    all_reduce,
-    all_to_all,
-    axis_rank,
-    axis_size,
-    broadcast,
-    permute,
-    reduce_scatter,
-)
-from hyper_parallel.dfunction import DFunction
-from hyper_parallel.distributed_op import (
-    DistributedOp,
-    get_distributed_op,
-    register_distributed_op,
-    register_rule,
-    unregister_distributed_op,
-    unregister_rule,
-)
-from hyper_parallel.dtensor import DTensor, distribute_tensor
 from hyper_parallel.errors import CommError, InternalError, UnsupportedError, UsageError
-from hyper_parallel.factories import empty, full, ones, rand, randn, zeros
-from hyper_parallel.grad import checking, no_grad_sync, parallelize_value_and_grad, policy
-from hyper_parallel.layout import Layout
-from hyper_parallel.local_code import custom_shard
-from hyper_parallel.mesh import DeviceMesh, init_device_mesh
-from hyper_parallel.op_calls import layout_cache_clear, layout_cache_info
-from hyper_parallel.op_files import load_at_import as _load_op_files
-from hyper_parallel.op_files import load_distributed_ops
 from hyper_parallel.placement import Partial, Placement, Replicate, Shard
-from hyper_parallel.ranks import init_process_group, manual_seed, rank, run_local, world_size
-from hyper_parallel.report import CommReport, CommRow, comm_report, explain
-from hyper_parallel.sharding import shard, shard_module
-from hyper_parallel.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    PrepareModuleInput,
-    PrepareModuleInputOutput,
-    PrepareModuleOutput,
-    RowwiseParallel,
-    SequenceParallel,
-    distribute_module,
-    loss_parallel,
-    parallelize_module,
+from hyper_parallel.rules import (
+    TensorSpec,
+    infer_backward,
+    infer_forward,
+    infer_grad,
+    strategies,
 )
-from hyper_parallel.verifier import verify
+
+if TYPE_CHECKING:
+    from hyper_parallel.collectives import (
+        all_gather,
+        all_reduce,
+        all_to_all,
+        axis_rank,
+        axis_size,
+        broadcast,
+        permute,
+        reduce_scatter,
+    )
+    from hyper_parallel.dfunction import DFunction
+    from hyper_parallel.distributed_op import (
+        DistributedOp,
+        get_distributed_op,
+        register_distributed_op,
+        register_rule,
+        unregister_distributed_op,
+        unregister_rule,
+    )
+    from hyper_parallel.dtensor import DTensor, distribute_tensor
+    from hyper_parallel.factories import empty, full, ones, rand, randn, zeros
+    from hyper_parallel.grad import checking, no_grad_sync, parallelize_value_and_grad, policy
+    from hyper_parallel.layout import Layout
+    from hyper_parallel.local_code import custom_shard
+    from hyper_parallel.mesh import DeviceMesh, init_device_mesh
+    from hyper_parallel.op_calls import layout_cache_clear, layout_cache_info
+    from hyper_parallel.op_files import load_distributed_ops
+    from hyper_parallel.ranks import init_process_group, manual_seed, rank, run_local, world_size
+    from hyper_parallel.report import CommReport, CommRow, comm_report, explain
+    from hyper_parallel.sharding import shard, shard_module
+    from hyper_parallel.tensor.parallel import (
+        ColwiseParallel,
+        ParallelStyle,
+        PrepareModuleInput,
+        PrepareModuleInputOutput,
+        PrepareModuleOutput,
+        RowwiseParallel,
+        SequenceParallel,
+        distribute_module,
+        loss_parallel,
+        parallelize_module,
+    )
+    from hyper_parallel.verifier import verify
+
+# What needs torch, by the module that has it. It is loaded, all together, when the first of these
+# names is asked for, so that rules and plans can be asked without torch.
+_WITH_TORCH = {
+    "collectives": (
+        "all_gather",
+        "all_reduce",
+        "all_to_all",
+        "axis_rank",
+        "axis_size",
+        "broadcast",
+        "permute",
+        "reduce_scatter",
+    ),
+    "dfunction": ("DFunction",),
+    "distributed_op": (
+        "DistributedOp",
+        "get_distributed_op",
+        "register_distributed_op",
+        "register_rule",
+        "unregister_distributed_op",
+        "unregister_rule",
+    ),
+    "dtensor": (
+        "DTensor",
+        "distribute_tensor",
+    ),
+    "factories": (
+        "empty",
+        "full",
+        "ones",
+        "rand",
+        "randn",
+        "zeros",
+    ),
+    "grad": (
+        "checking",
+        "no_grad_sync",
+        "parallelize_value_and_grad",
+        "policy",
+    ),
+    "layout": ("Layout",),
+    "local_code": ("custom_shard",),
+    "mesh": (
+        "DeviceMesh",
+        "init_device_mesh",
+    ),
+    "op_calls": (
+        "layout_cache_clear",
+        "layout_cache_info",
+    ),
+    "op_files": ("load_distributed_ops",),
+    "ranks": (
+        "init_process_group",
+        "manual_seed",
+        "rank",
+        "run_local",
+        "world_size",
+    ),
+    "report": (
+        "CommReport",
+        "CommRow",
+        "comm_report",
+        "explain",
+    ),
+    "sharding": (
+        "shard",
+        "shard_module",
+    ),
+    "tensor.parallel": (
+        "ColwiseParallel",
+        "ParallelStyle",
+        "PrepareModuleInput",
+        "PrepareModuleInputOutput",
+        "PrepareModuleOutput",
+        "RowwiseParallel",
+        "SequenceParallel",
+        "distribute_module",
+        "loss_parallel",
+        "parallelize_module",
+    ),
+    "verifier": ("verify",),
+}
+
+
+def _load() -> None:
+    import_module("torch")  # first: the libraries below link to it
+    for module, names in _WITH_TORCH.items():
+        found = import_module(f"{__name__}.{module}")
+        globals().update({name: getattr(found, name) for name in names})
+    import_module(f"{__name__}.op_files").load_at_import()
+
+
+def __getattr__(name: str) -> Any:
+    if any(name in names for names in _WITH_TORCH.values()):
+        _load()
+        return globals()[name]
+    if name == "_torch":
+        import_module("torch")
+        return import_module(f"{__name__}._torch")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "ColwiseParallel",
@@ -71,6 +186,7 @@ __all__ = [
     "RowwiseParallel",
     "SequenceParallel",
     "Shard",
+    "TensorSpec",
     "UnsupportedError",
     "UsageError",
     "all_gather",
@@ -88,6 +204,9 @@ __all__ = [
     "explain",
     "full",
     "get_distributed_op",
+    "infer_backward",
+    "infer_forward",
+    "infer_grad",
     "init_device_mesh",
     "init_process_group",
     "layout_cache_clear",
@@ -111,11 +230,10 @@ __all__ = [
     "run_local",
     "shard",
     "shard_module",
+    "strategies",
     "unregister_distributed_op",
     "unregister_rule",
     "verify",
     "world_size",
     "zeros",
 ]
-
-_load_op_files()

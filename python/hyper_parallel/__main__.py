@@ -1,10 +1,10 @@
-"""Commands: ``python -m hyper_parallel verify [op ...]``."""
+"""Commands: ``python -m hyper_parallel rules [op ...]`` and ``verify [op ...]``."""
 
+import importlib
 import sys
 
-from hyper_parallel import verifier
-
-COMMANDS = {"verify": verifier.main}
+# Modules are loaded when they are asked for: `rules` needs no torch.
+COMMANDS = {"rules": "rules_page", "verify": "verifier"}
 
 
 def main() -> int:
@@ -12,7 +12,8 @@ def main() -> int:
     if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:
         print(f"usage: python -m hyper_parallel {{{','.join(COMMANDS)}}} ...", file=sys.stderr)
         return 2
-    return COMMANDS[sys.argv[1]](sys.argv[2:])
+    module = importlib.import_module(f"hyper_parallel.{COMMANDS[sys.argv[1]]}")
+    return module.main(sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 class UsageError(ValueError):
     code: str
@@ -114,3 +115,40 @@ class Layout_:
 
 def plan(source: Layout_, target: Layout_, meta: str) -> str:
     """The steps, bytes and lower bound of a redistribution of a tensor such as "f32[8, 4]"."""
+
+class Query_:
+    """A call of an op that has met its rule."""
+
+    def __init__(
+        self,
+        op: str,
+        operands: list[tuple[str, Sequence[int], str, Layout_ | None] | None],
+        list_lengths: list[int],
+        attrs: dict[str, Any],
+        mesh: Mesh | None = None,
+    ) -> None: ...
+    @property
+    def row(self) -> str: ...
+    @property
+    def spec(self) -> str: ...
+    @property
+    def mesh(self) -> Mesh: ...
+    @property
+    def results(self) -> list[tuple[list[int], bool]]: ...
+    def forward(self) -> dict[str, Any]: ...
+    def backward(self, outputs: Sequence[Layout_ | None]) -> dict[str, Any]: ...
+    def grad(
+        self,
+        inputs: Sequence[Layout_ | None],
+        outputs: Sequence[Layout_ | None],
+        out_grads: Sequence[Layout_ | None],
+    ) -> dict[str, Any]: ...
+    def table(self) -> list[tuple[str, str, str]]: ...
+
+def rule_names() -> list[str]:
+    """Every name that inference knows, sorted."""
+
+def rule_rows() -> list[tuple[str, str, str, list[str]]]: ...
+def rule_handlers() -> list[tuple[str, str]]: ...
+def redistribution_bytes(source: Layout_, target: Layout_, meta: str) -> float:
+    """Bytes that a rank moves from one layout to another."""

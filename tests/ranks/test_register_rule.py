@@ -185,9 +185,9 @@ def test_rules_may_be_registered_while_ranks_run():
 
 
 def test_mistakes():
-    text = refused(UsageError, "HP-S040", hp.register_rule, "hp_tests::swigl", RULE)
+    text = refused(UsageError, "HP-S044", hp.register_rule, "hp_tests::swigl", RULE)
     assert "torch.library" in text
-    assert "aten::add.Tensor" in refused(UsageError, "HP-S040", hp.register_rule, "aten::add", RULE)
+    assert "aten::add.Tensor" in refused(UsageError, "HP-S044", hp.register_rule, "aten::add", RULE)
     with pytest.raises(UsageError) as caught:
         hp.register_rule("hp_tests::swiglu", "a b ->")
     assert caught.value.code.startswith("HP-")

@@ -61,10 +61,23 @@ TEST_SUITE("ForwardInference") {
     CHECK(
         forward("aten::add.Tensor", "a=2 b=2", {"f32[4, 8] S(1) S(1)", "f32[8] S(0, 1) S(0, 0)"}) ==
         "S(1) S(1), S(0) S(0) -> S(1) S(1)");
-    CHECK(forward("aten::add.Tensor", "a=2 b=2", {"f32[4, 8] R S(1)", "f32[8] S(0) R"}) ==
-          "S(1, 1) S(1, 0), S(0, 1) S(0, 0) -> S(1, 1) S(1, 0)");
+    CHECK(forward("aten::add.Tensor", "a=2 b=2", {"f32[4, 8] R S(1)", "f32[4, 8] S(1) R"}) ==
+          "S(1) S(1), S(1) S(1) -> S(1) S(1)");
     CHECK(forward("aten::add.Tensor", "a=2 b=2", {"f32[8] R S(0)", "f32[8] S(0) R"}) ==
           "S(0) S(0), S(0) S(0) -> S(0) S(0)");
+  }
+
+  TEST_CASE("ASplitDoesNotSpreadFromAnOperandThatIsBroadcast") {
+    CHECK(forward("aten::add.Tensor", "a=2", {"f32[64, 8] R", "f32[8] S(0)"}) == "R, R -> R");
+    CHECK(forward("aten::add.Tensor", "a=2", {"f32[64, 8] S(1)", "f32[8] R"}) ==
+          "S(1), S(0) -> S(1)");
+    CHECK(forward("aten::add.Tensor", "a=2", {"f32[64, 8] R", "f32[64, 8] S(1)"}) ==
+          "S(1), S(1) -> S(1)");
+    CHECK(forward("aten::layer_norm", "a=2", {"f32[64, 8] R", "f32[8] S(0)", "f32[8] S(0)"},
+                  {{"normalized_shape", Ints{8}}}) == "R, R, R -> R");
+    // Not where it comes with the weight.
+    CHECK(forward("aten::linear", "a=2", {"f32[64, 8] R", "f32[16, 8] S(0)", "f32[16] S(0)"}) ==
+          "R, S(0), S(0) -> S(1)");
   }
 
   TEST_CASE("BlocksAndSegmentsTravel") {

@@ -48,16 +48,16 @@ TEST_SUITE("ViewRules") {
   TEST_CASE("MergedDimsSplitOnTheMinorAreSegmented") {
     CHECK(view("f32[3, 6] S(1)", {18}) == "S(1) -> S(0; segments=6|6|6)");
     CHECK(view("f32[18] S(0; segments=6|6|6)", {3, 6}) == "S(0; segments=6|6|6) -> S(1)");
-    // More copies than a layout may list: the dim is gathered.
-    CHECK(view("f32[300, 4] S(1)", {1200}) == "R -> R");
+    // More copies than a layout may list: the split moves to the major dim.
+    CHECK(view("f32[300, 4] S(1)", {1200}) == "S(0) -> S(0)");
   }
 
   TEST_CASE("AMinorSplitsOnlyBelowAFullySplitMajor") {
     CHECK(view("f32[2, 16, 64] S(0) S(1)", {32, 64}, "dp=2 tp=4") == "S(0) S(1) -> S(0) S(0)");
     CHECK(view("f32[32, 64] S(0) S(0)", {2, 16, 64}, "dp=2 tp=4") == "S(0) S(0) -> S(0) S(1)");
-    // Two of four: one of the axes must go, and gathering over the smaller one moves less.
+    // Two of four: tp cannot stay on the minor dim. Moving it to the major one beats a gather.
     CHECK(view("f32[4, 16, 64] S(0) S(1)", {64, 64}, "dp=2 tp=4") ==
-          "R S(1) -> R S(0; segments=16|16|16|16)");
+          "S(0) S(0) -> S(0; block=16) S(0)");
   }
 
   TEST_CASE("BoundariesThatMissTheFactorsAreMoved") {

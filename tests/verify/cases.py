@@ -40,7 +40,7 @@ def give(ops, *cases):
 
 def without(ops, reason):
     for op in ops.split():
-        WITHOUT[f"aten::{op}"] = reason
+        WITHOUT[op if "::" in op else f"aten::{op}"] = reason
 
 
 def sparse(*shape):
@@ -53,6 +53,15 @@ def sparse(*shape):
 
     return made(draw, f"sparse{list(shape)}")
 
+
+without(
+    "hyper_parallel::batch_norm hyper_parallel::cross_entropy_with_softmax "
+    "hyper_parallel::gather_nd hyper_parallel::group_norm hyper_parallel::instance_norm "
+    "hyper_parallel::label_smooth hyper_parallel::roi_align hyper_parallel::rope "
+    "hyper_parallel::scatter_nd_add hyper_parallel::slice hyper_parallel::squared_l2_norm "
+    "hyper_parallel::unique",
+    "torch has no such op: the rule serves inference on layouts",
+)
 
 # ---- Elementwise ---------------------------------------------------------------------------
 
@@ -502,6 +511,12 @@ give(
     case(t(2, 5, 6), [6], None, t(6), 1e-3),
 )
 give(
+    "_fused_rms_norm",
+    case(t(5, 3, 4), [4], positive(4), 1e-5),
+    case(t(5, 3, 4), [3, 4], None, 1e-5),
+    case(t(4, 6), [6], None, None),
+)
+give(
     "native_layer_norm",
     case(t(4, 5), [5], t(5), t(5), 1e-5),
     case(t(5, 2, 4), [2, 4], t(2, 4), None, 1e-5),
@@ -717,6 +732,7 @@ give("nonzero argwhere nonzero_numpy where", case(grid(5, 3)), case(bools(4)))
 give("masked_select", case(t(5, 3), bools(5, 3)), case(t(5, 3), bools(3)))
 give("_unique", case(grid(5, 3)), case(ints(0, 4, 7), True, True))
 give("_unique2", case(grid(5, 3)), case(ints(0, 4, 7), True, True, True))
+give("unique_dim", case(grid(5, 3), 0), case(ints(0, 2, 7, 2), 0, True, True, True))
 give("unique_consecutive", case(grid(7)), case(ints(0, 3, 9), True, True))
 give("bincount", case(ints(0, 5, 7)), case(ints(0, 4, 6), t(6), 8))
 give("masked_scatter", case(t(5, 3), bools(5, 3), t(20)), case(t(4), bools(4), t(4)))
@@ -871,6 +887,20 @@ give(
     case(t(2, 6, 7), t(6, 1, 3), t(6), [1], [2], [2], 6),
     case(t(4, 7), t(6, 4, 3), t(6)),
 )
+give(
+    "conv_transpose1d",
+    case(t(5, 4, 6), t(4, 3, 3)),
+    case(t(5, 4, 6), t(4, 3, 3), t(3), [2], [1], [1]),
+    case(t(4, 6, 5), t(6, 1, 2), t(6), [1], [0], [0], 6),
+    case(t(4, 6, 5), t(6, 2, 2), None, [1], [0], [0], 3),
+)
+give(
+    "conv_transpose2d.input",
+    case(t(5, 4, 4, 3), t(4, 3, 2, 2)),
+    case(t(5, 4, 4, 3), t(4, 3, 2, 2), t(3), [2, 1], [1, 0], [1, 0]),
+    case(t(4, 6, 3, 3), t(6, 1, 2, 2), t(6), [1, 1], [0, 0], [0, 0], 6),
+)
+give("conv_transpose3d.input", case(t(4, 3, 3, 2, 3), t(3, 5, 2, 2, 2), t(5)))
 give(
     "conv2d",
     case(t(3, 4, 5, 6), t(5, 4, 3, 2), t(5)),

@@ -248,4 +248,5 @@ PYBIND11_MODULE(_core, m) {
   init_placement(m);
   init_mesh(m);
   init_layout(m);
+  init_rules(m);
 }

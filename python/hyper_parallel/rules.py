@@ -1,0 +1,483 @@
+"""Rules of ops on layouts alone: no tensors, no ranks, no torch.
+
+    x = "f32[8, 16] on dp=2 tp=2: S(0) S(1)"
+    w = "f32[16, 32] on dp=2 tp=2: R R"
+    infer_forward("mm", [x, w])      # what mm needs, and what it gives
+    strategies("mm", [x, w])         # all ways to split it
+
+Ops go by the names of torch's dispatcher (``aten::mm``; without ``aten::`` if no op of Paddle has
+the name), or by those of Paddle with Paddle's operands and attributes (``topk`` with ``axis``).
+``python -m hyper_parallel rules`` lists them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hyper_parallel import _core
+from hyper_parallel._core import Layout_, Mesh
+from hyper_parallel.errors import usage_error
+
+__all__ = [
+    "Change",
+    "Gradient",
+    "Inference",
+    "Strategies",
+    "Strategy",
+    "TensorSpec",
+    "infer_backward",
+    "infer_forward",
+    "infer_grad",
+    "strategies",
+]
+
+_TYPES = {
+    "float64": "f64", "double": "f64", "float32": "f32", "float": "f32", "float16": "f16",
+    "half": "f16", "bfloat16": "bf16", "int64": "i64", "long": "i64", "int32": "i32",
+    "int": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "complex64": "c64",
+    "complex128": "c128",
+}  # fmt: skip
+
+
+# ---- Values --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """Describe a tensor: its global shape, how it lies over a mesh, its element type.
+
+    Args:
+        shape: global sizes.
+        layout: a ``Layout``, or text: ``"dp=2 tp=4: S(0) R"``, or ``"S(0) R"`` where another
+            operand names the mesh. None: the same on every rank.
+        dtype: ``"f32"`` and its like, or torch's type.
+    """
+
+    shape: tuple[int, ...]
+    layout: Any = None
+    dtype: Any = "f32"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
+        kind = str(self.dtype).removeprefix("torch.")
+        object.__setattr__(self, "dtype", _TYPES.get(kind, kind))
+
+    @classmethod
+    def parse(cls, text: str) -> TensorSpec:
+        """Read ``f32[8, 16] on dp=2 tp=4: S(0) R``, ``f32[8, 16] S(0) R`` or ``f32[8, 16]``.
+
+        Raises:
+            UsageError: other text.
+        """
+        kind, bracket, rest = text.strip().partition("[")
+        sizes, end, layout = rest.partition("]")
+        try:
+            shape = tuple(int(size) for size in sizes.split(",") if size.strip())
+        except ValueError:
+            shape, bracket = (), ""
+        if not bracket or not end or not kind:
+            raise usage_error(
+                "HP-S043",
+                f"{text!r} describes no tensor",
+                form="f32[8, 16] on dp=2 tp=4: S(0) R",
+            )
+        return cls(shape, layout.strip().removeprefix("on ").strip() or None, kind)
+
+    def __str__(self) -> str:
+        text = f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        return text if self.layout is None else f"{text} {self.layout}"
+
+    __repr__ = __str__
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """An operand that must be redistributed.
+
+    ``bytes`` are those that a rank moves; ``reason`` says which mesh axis does what.
+    """
+
+    operand: str
+    before: TensorSpec
+    after: TensorSpec
+    bytes: float
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operand}: {self.before.layout} -> {self.after.layout}, {self.bytes:.0f} bytes: "
+            f"{self.reason}"
+        )
+
+    __repr__ = __str__
+
+
+@dataclasses.dataclass(frozen=True)
+class Inference:
+    """The answer to forward and reverse inference.
+
+    Attributes:
+        op: the row that serves the call, such as ``aten::topk``.
+        inputs: required, one a tensor; lists stand flat. None for an absent tensor.
+        outputs: the results. Sizes that are known after the run only are -1.
+        changes: the inputs that must be redistributed.
+        handler: how the op runs if not as it is on local tensors; see docs/rules.md.
+        rewrites: other arguments that differ on each rank, such as ``groups``.
+        bytes: what a rank moves for all changes and the handler.
+    """
+
+    op: str
+    mesh: Mesh
+    inputs: tuple[TensorSpec | None, ...]
+    outputs: tuple[TensorSpec | None, ...]
+    changes: tuple[Change, ...]
+    handler: str
+    rewrites: tuple[str, ...]
+    bytes: float
+
+    def __repr__(self) -> str:
+        lines = _lines("input", self.inputs) + _lines("output", self.outputs)
+        lines += _tail(self.changes, self.handler)
+        lines += [f"argument {each} is local" for each in self.rewrites]
+        return _text(self.op, self.mesh, self.bytes, lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Gradient:
+    """The answer to gradient inference: layouts of whole gradients, R where each rank has it all.
+
+    Attributes:
+        inputs: what the gradient needs of the op's inputs; None where only the shape matters.
+        outputs: the same of its results.
+        out_grads: required of the gradients of the results.
+        grads: the gradients of the inputs; None for integers and absent tensors.
+        changes: the tensors that must be redistributed.
+        handler: as in ``Inference``.
+        bytes: what a rank moves for all changes and the handler.
+    """
+
+    op: str
+    mesh: Mesh
+    inputs: tuple[TensorSpec | None, ...]
+    outputs: tuple[TensorSpec | None, ...]
+    out_grads: tuple[TensorSpec | None, ...]
+    grads: tuple[TensorSpec | None, ...]
+    changes: tuple[Change, ...]
+    handler: str
+    bytes: float
+
+    def __repr__(self) -> str:
+        lines = _lines("input", self.inputs) + _lines("output", self.outputs)
+        lines += _lines("out_grad", self.out_grads) + _lines("grad", self.grads)
+        return _text(
+            f"{self.op} gradient", self.mesh, self.bytes, lines + _tail(self.changes, self.handler)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Strategy:
+    """What one mesh axis may do: ``S(0) R -> S(0)    m``, and the gradients that then come out."""
+
+    text: str
+    handler: str
+    grads: str
+
+    def __str__(self) -> str:
+        return f"{self.text:<44}  grad {self.grads}".rstrip() if self.grads else self.text
+
+    __repr__ = __str__
+
+
+@dataclasses.dataclass(frozen=True)
+class Strategies(Sequence[Strategy]):
+    """All strategies of a call on one mesh axis, the one without a split first."""
+
+    op: str
+    rule: str
+    lines: tuple[Strategy, ...]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.lines[index]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __iter__(self) -> Iterator[Strategy]:
+        return iter(self.lines)
+
+    def __repr__(self) -> str:
+        return "\n".join([f"{self.op}    {self.rule}", *map(str, self.lines)])
+
+
+def _lines(kind: str, specs: Sequence[TensorSpec | None]) -> list[str]:
+    return [f"{kind} {i}  {spec}" for i, spec in enumerate(specs) if spec is not None]
+
+
+def _tail(changes: Sequence[Change], handler: str) -> list[str]:
+    return [f"change {change}" for change in changes] + ([f"handler {handler}"] if handler else [])
+
+
+def _text(op: str, mesh: Mesh, moved: float, lines: Sequence[str]) -> str:
+    return "\n  ".join([f"{op} on {mesh}: a rank moves {moved:.0f} bytes", *lines])
+
+
+# ---- From arguments ------------------------------------------------------------------------
+
+Input = TensorSpec | str | tuple[Sequence[int], Any] | None
+
+
+def _spec(value: Any, name: str) -> TensorSpec | None:
+    if value is None or isinstance(value, TensorSpec):
+        return value
+    if isinstance(value, str):
+        return TensorSpec.parse(value)
+    if isinstance(value, tuple) and 2 <= len(value) <= 3 and isinstance(value[0], Sequence):
+        return TensorSpec(*value)
+    raise usage_error(
+        "HP-S043",
+        f"{name}: {value!r} describes no tensor",
+        form='TensorSpec((8, 16), "dp=2 tp=4: S(0) R"), ((8, 16), layout), or text',
+    )
+
+
+def _named(inputs: Any) -> list[tuple[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return [(str(name), value) for name, value in inputs.items()]
+    if isinstance(inputs, str | TensorSpec):
+        inputs = [inputs]
+    return [("", value) for value in inputs]
+
+
+class _Call:
+    """The operands of a call, flat, and its rule."""
+
+    def __init__(self, op: str, inputs: Any, attrs: Mapping[str, Any] | None) -> None:
+        self.names: list[str] = []
+        self.specs: list[TensorSpec | None] = []
+        self.lengths: list[int] = []
+        for place, (name, value) in enumerate(_named(inputs)):
+            shown = name or f"input {place}"
+            if isinstance(value, list):
+                self.lengths.append(len(value))
+                for i, each in enumerate(value):
+                    self._add(f"{shown}[{i}]", each)
+            else:
+                self.lengths.append(-1)
+                self._add(shown, value)
+        self.mesh = self._mesh()
+        layouts = [self.layout(spec) for spec in self.specs]
+        operands = [
+            None if spec is None else (name, spec.shape, spec.dtype, layout)
+            for name, spec, layout in zip(self.names, self.specs, layouts, strict=True)
+        ]
+        self.layouts = layouts
+        self.rule = _core.Query_(op, operands, self.lengths, dict(attrs or {}), self.mesh)
+        self.mesh = self.rule.mesh
+
+    def _add(self, name: str, value: Any) -> None:
+        self.names.append(name)
+        self.specs.append(_spec(value, name))
+
+    def _mesh(self) -> Mesh | None:
+        for spec in self.specs:
+            layout = None if spec is None else spec.layout
+            if isinstance(layout, str) and ":" in layout:
+                return Layout_.parse(layout).mesh
+            if layout is not None and not isinstance(layout, str):
+                return layout.mesh if isinstance(layout, Layout_) else layout._mesh
+        return None
+
+    def layout(self, spec: TensorSpec | None) -> Layout_ | None:
+        """Get the interned layout of an operand."""
+        return None if spec is None else self.resolve(spec.layout, len(spec.shape))
+
+    def resolve(self, layout: Any, ndim: int) -> Layout_ | None:
+        if layout is None or isinstance(layout, Layout_):
+            return layout
+        if not isinstance(layout, str):
+            return layout.resolve(ndim)
+        if ":" in layout or self.mesh is None:
+            return Layout_.parse(layout)
+        return Layout_.parse(f"{self.mesh}: {layout}")
+
+    def results(self, values: Any, what: str) -> list[Layout_ | None]:
+        """Read layouts of the results; missing ones at the end say nothing."""
+        given = [] if values is None else _named(values)
+        known = self.rule.results
+        if len(given) > len(known):
+            raise usage_error(
+                "HP-S033",
+                f"{self.rule.row}: wrong number of {what}",
+                needed=len(known),
+                given=len(given),
+            )
+        layouts: list[Layout_ | None] = []
+        for (sizes, _), (_, value) in zip(known, given, strict=False):
+            is_spec = isinstance(value, TensorSpec) or (isinstance(value, str) and "[" in value)
+            layout = _spec(value, what).layout if is_spec else value  # type: ignore[union-attr]
+            layouts.append(self.resolve(layout, len(sizes)))
+        return layouts + [None] * (len(known) - len(layouts))
+
+    def inputs(self, layouts: Sequence[Layout_ | None]) -> tuple[TensorSpec | None, ...]:
+        return tuple(
+            None if spec is None or layout is None else TensorSpec(spec.shape, layout, spec.dtype)
+            for spec, layout in zip(self.specs, layouts, strict=True)
+        )
+
+    def outputs(self, layouts: Sequence[Layout_ | None]) -> tuple[TensorSpec | None, ...]:
+        floats = [s.dtype for s in self.specs if s is not None and s.dtype[0] in "fbc"]
+        kind = floats[0] if floats else next(s.dtype for s in self.specs if s is not None)
+        return tuple(
+            None if layout is None or not present else TensorSpec(tuple(sizes), layout, kind)
+            for (sizes, present), layout in zip(self.rule.results, layouts, strict=True)
+        )
+
+    def changes(self, made: Mapping[str, Any]) -> tuple[Change, ...]:
+        results = range(len(self.rule.results))
+        names = self.names + [f"output {i}" for i in results] + [f"out_grad {i}" for i in results]
+        shapes = [() if s is None else s.shape for s in self.specs]
+        shapes += [tuple(sizes) for sizes, _ in self.rule.results] * 2
+        return tuple(
+            Change(names[i], TensorSpec(shapes[i], a), TensorSpec(shapes[i], b), moved, reason)
+            for i, a, b, moved, reason in made["changes"]
+        )
+
+    def inference(self, made: Mapping[str, Any]) -> Inference:
+        return Inference(
+            self.rule.row,
+            self.mesh,
+            self.inputs(made["inputs"]),
+            self.outputs(made["outputs"]),
+            self.changes(made),
+            made["handler"],
+            tuple(r[0] for r in made["rewrites"]),
+            made["bytes"],
+        )
+
+
+# ---- Questions -----------------------------------------------------------------------------
+
+
+def infer_forward(op: str, inputs: Any, attrs: Mapping[str, Any] | None = None) -> Inference:
+    """Tell what an op needs of its inputs, and how its results lie.
+
+    Args:
+        op: see the head of this module.
+        inputs: one entry an argument that is a tensor, or a mapping from names to these: a
+            ``TensorSpec``, its text, a pair of shape and layout, None for an absent tensor, a
+            list of these for a list of tensors.
+        attrs: arguments that are no tensors, by name: ``{"dim": -1}``.
+
+    Returns:
+        The strategy that moves the fewest bytes.
+
+    Raises:
+        UsageError: an unknown op, operands or attributes that do not fit; the text names op,
+            operand and dim.
+
+    Cost:
+        Some microseconds; nothing is moved.
+    """
+    call = _Call(op, inputs, attrs)
+    return call.inference(call.rule.forward())
+
+
+def infer_backward(
+    op: str, inputs: Any, outputs: Any, attrs: Mapping[str, Any] | None = None
+) -> Inference:
+    """Tell which inputs give wanted results.
+
+    Args:
+        inputs: as in ``infer_forward``; their layouts decide what the results leave open.
+        outputs: a layout for each result, None for one that says nothing. The largest decides
+            first.
+
+    Returns:
+        Inputs and the results that they give. Where no strategy gives what is wanted along an axis
+        both are whole there: the wanted layout is then a local step away.
+
+    Raises:
+        UsageError: as ``infer_forward``; too many outputs.
+        UnsupportedError: a list op, or results that cannot be (a rank would hold nothing).
+    """
+    call = _Call(op, inputs, attrs)
+    return call.inference(call.rule.backward(call.results(outputs, "outputs")))
+
+
+def infer_grad(
+    op: str,
+    inputs: Any,
+    out_grads: Any,
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    outputs: Any = None,
+) -> Gradient:
+    """Tell how the gradients of all inputs lie.
+
+    Args:
+        inputs: as in ``infer_forward``, in the layouts that the op needs or others.
+        out_grads: a layout for the gradient of each result, None for a result without one. These
+            are layouts of whole gradients: ``R`` means that every rank has it all.
+        outputs: layouts of saved results, if the gradient is computed from these.
+
+    Returns:
+        The cheapest way to compute the gradients on parts. A gradient summed over pieces that
+        ranks hold is ``P(sum)``.
+
+    Raises:
+        UsageError: as ``infer_forward``.
+        UnsupportedError: a list op.
+    """
+    call = _Call(op, inputs, attrs)
+    made = call.rule.grad(
+        [
+            None if s is None else layout or Layout_.replicated(call.mesh)
+            for s, layout in zip(call.specs, call.layouts, strict=True)
+        ],
+        call.results(outputs, "outputs"),
+        call.results(out_grads, "out_grads"),
+    )
+    return Gradient(
+        call.rule.row,
+        call.mesh,
+        call.inputs(made["inputs"]),
+        call.outputs(made["outputs"]),
+        call.outputs(made["out_grads"]),
+        call.inputs(made["grads"]),
+        call.changes(made),
+        made["handler"],
+        made["bytes"],
+    )
+
+
+def strategies(op: str, inputs: Any, attrs: Mapping[str, Any] | None = None) -> Strategies:
+    """List all that one mesh axis may do in a call.
+
+    Args:
+        inputs: as in ``infer_forward``; layouts may be left out.
+
+    Raises:
+        UsageError: as ``infer_forward``.
+    """
+    named = _named(inputs)
+    plain = {name or f"input {i}": _without_layout(value) for i, (name, value) in enumerate(named)}
+    first = next((k for k, v in plain.items() if isinstance(v, TensorSpec)), None)
+    if first is not None:
+        plain[first] = dataclasses.replace(plain[first], layout="x=2: R")
+    else:
+        for value in plain.values():
+            if isinstance(value, list) and value:
+                value[0] = dataclasses.replace(value[0], layout="x=2: R")
+                break
+    call = _Call(op, plain, attrs)
+    lines = tuple(Strategy(*line) for line in call.rule.table())
+    return Strategies(call.rule.row, call.rule.spec, lines)
+
+
+def _without_layout(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_layout(each) for each in value]
+    spec = _spec(value, "input")
+    return None if spec is None else dataclasses.replace(spec, layout=None)
