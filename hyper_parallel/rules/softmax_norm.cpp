@@ -67,7 +67,7 @@ ConcreteRule build_group_norm(const Call& call, Words) {
 }
 
 // batch_norm(input [n, c, ...], weight?, bias?, running_mean?, running_var?): channels pass; the
-// rest passes too unless the statistics are taken from this batch.
+// rest passes too; in training, where the statistics are those of the batch, by handler batch_norm.
 ConcreteRule build_batch_norm(const Call& call, Words) {
   check_count(call, 1, 5);
   ConcreteRule rule = start(call);
@@ -77,7 +77,9 @@ ConcreteRule build_batch_norm(const Call& call, Words) {
     rule.factors[static_cast<std::size_t>(factors[1])].nonempty = true;
   }
   for (std::size_t d = 0; own && d < factors.size(); ++d) {
-    if (d != 1) block(rule, factors[d]);
+    if (d != 1 && factors[d] >= 0) {
+      rule.factors[static_cast<std::size_t>(factors[d])].handler = "batch_norm";
+    }
   }
   for (std::size_t i = 1; i < call.inputs.size() && factors.size() > 1; ++i) {
     if (call.inputs[i].present && rule.inputs[i].sizes.size() == 1) {

@@ -21,6 +21,7 @@ struct Named {
 
 constexpr Named kHandlers[] = {
     {"argmax", run<handlers::argmax>},
+    {"batch_norm", run<handlers::batch_norm>},
     {"cross_entropy", run<handlers::cross_entropy>},
     {"cumsum", run<handlers::cumsum>},
     {"each", run<handlers::each>},
@@ -30,6 +31,7 @@ constexpr Named kHandlers[] = {
     {"index", run<handlers::index>},
     {"index_select", run<handlers::index_select>},
     {"index_write", run<handlers::index_write>},
+    {"label_smooth", run<handlers::label_smooth>},
     {"layer_norm", run<handlers::layer_norm>},
     {"linear_addend", run<handlers::linear_addend>},
     {"log_softmax", run<handlers::log_softmax>},
@@ -42,6 +44,7 @@ constexpr Named kHandlers[] = {
     {"rms_norm", run<handlers::rms_norm>},
     {"sdpa", run<handlers::sdpa>},
     {"softmax", run<handlers::softmax>},
+    {"softmax_cross_entropy", run<handlers::softmax_cross_entropy>},
     {"sort", run<handlers::sort>},
     {"squeeze", run<handlers::squeeze>},
     {"topk", run<handlers::topk>},

@@ -15,12 +15,17 @@ void logsumexp(HandlerCall& c);
 
 // handlers_norm.cpp
 void layer_norm(HandlerCall& c);
+void batch_norm(HandlerCall& c);
 void rms_norm(HandlerCall& c);
 
 // handlers_loss.cpp
 void cross_entropy(HandlerCall& c);
 void nll_loss(HandlerCall& c);
 void mean_loss(HandlerCall& c);
+
+// handlers_extra.cpp
+void label_smooth(HandlerCall& c);
+void softmax_cross_entropy(HandlerCall& c);
 
 // handlers_embedding.cpp
 void embedding(HandlerCall& c);

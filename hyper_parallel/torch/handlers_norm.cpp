@@ -1,7 +1,9 @@
 // Norms over dims that are cut. Statistics are f32 for half types.
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "hyper_parallel/torch/collective_ops.h"
@@ -49,6 +51,53 @@ void layer_norm(HandlerCall& c) {
     c.finish({y});
   } else {
     c.finish({y, m.mean(), scale});
+  }
+}
+
+// In training, of a batch or of space that is cut. The running statistics are whole there, and each
+// rank writes the same.
+void batch_norm(HandlerCall& c) {
+  at::Tensor x = c.tensor("input");
+  x = x.to(type_in_autocast(x, "batch_norm"));
+  const Shape& sizes = c.sizes("input");
+  std::vector<std::int64_t> dims;
+  double count = 1;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (d == 1) continue;
+    dims.push_back(static_cast<std::int64_t>(d));
+    count *= static_cast<double>(sizes[d]);
+  }
+  const Moments m =
+      split_moments(widened(x), dims, count, c.mesh(), axes_of(c.layout("input"), dims));
+  const at::Tensor var = m.squares / count;
+  const at::Tensor scale = (var + c.number("eps", 1e-5)).rsqrt();
+  std::vector<std::int64_t> row(sizes.size(), 1);
+  row[1] = -1;
+  at::Tensor y = m.shifted * scale - m.offset * scale;
+  if (c.find("weight") != nullptr) y = y * widened(c.tensor("weight")).reshape(row);
+  if (c.find("bias") != nullptr) y = y + widened(c.tensor("bias")).reshape(row);
+  y = y.to(x.scalar_type());
+
+  at::Tensor mean = c.tensor("running_mean");
+  at::Tensor variance = c.tensor("running_var");
+  if (mean.defined()) {
+    at::NoGradGuard no_grad;
+    const double momentum = c.number("momentum", 0.1);
+    const at::Tensor new_mean = m.mean().detach().reshape(-1).to(mean.scalar_type());
+    const at::Tensor new_var =
+        (m.squares / std::max(count - 1, 1.0)).detach().reshape(-1).to(variance.scalar_type());
+    if (c.returns() == 1) {
+      mean.mul_(1 - momentum).add_(new_mean, momentum);
+      variance.mul_(1 - momentum).add_(new_var, momentum);
+    } else {
+      mean = mean * (1 - momentum) + new_mean * momentum;
+      variance = variance * (1 - momentum) + new_var * momentum;
+    }
+  }
+  if (c.returns() == 1) {
+    c.finish({y});
+  } else {
+    c.finish({y, mean, variance, m.mean().reshape(-1), scale.reshape(-1)});
   }
 }
 

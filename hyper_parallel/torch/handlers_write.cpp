@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -56,10 +57,33 @@ void put(HandlerCall& c) {
   c.finish({out});
 }
 
+// scatter_nd_add: column d of the index is a place along dim d.
+void put_columns(HandlerCall& c) {
+  const at::Tensor self = c.tensor("self");
+  at::Tensor spared = self;
+  std::vector<at::Tensor> columns = c.tensor("index").unbind(-1);
+  std::vector<std::int64_t> cut;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const auto dim = static_cast<std::int64_t>(i);
+    const LocalDim d = c.dim_of("self", static_cast<int>(dim));
+    if (d.is_whole()) continue;
+    columns[i] = rows(from_the_end(columns[i], d), d, self.size(dim));
+    spared = with_spare(spared, dim);
+    cut.push_back(dim);
+  }
+  c.set("self", spared);
+  c.set("index", at::stack(columns, -1));
+  c.call();
+  at::Tensor out = c.result();
+  for (std::int64_t dim : cut) out = out.narrow(dim, 0, self.size(dim));
+  c.finish({out});
+}
+
 }  // namespace
 
 void index_write(HandlerCall& c) {
   if (c.find("indices") != nullptr) return put(c);
+  if (c.find("updates") != nullptr) return put_columns(c);
   const at::Tensor self = c.tensor("self");
   const std::int64_t dim = c.dims(static_cast<int>(self.dim()))[0];
   const LocalDim d = c.dim_of("self", static_cast<int>(dim));

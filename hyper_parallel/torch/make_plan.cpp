@@ -104,6 +104,7 @@ c10::IValue rewritten(const rules::Rewrite& r, const rules::Inference& inference
 // updated in part on each rank.
 bool updates_silently(const Frame& f, const std::string& argument) {
   if (argument != "running_mean" && argument != "running_var") return false;
+  if (!f.info.name.starts_with("aten::")) return false;  // ours return them
   const auto training = f.op.schema().argumentIndexWithName("training");
   return training.has_value() && f.argument(static_cast<std::size_t>(*training)).toBool();
 }
