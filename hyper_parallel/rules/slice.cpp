@@ -222,9 +222,15 @@ ConcreteRule build_diagonal(const Call& call, Words) {
   return rule;
 }
 
-// as_strided reads storage: whole.
-ConcreteRule build_strided(const Call& call, Words) {
-  ConcreteRule rule = start_moving(call, true);
+// as_strided reads storage: whole. `scatter`: writes src there.
+ConcreteRule build_strided(const Call& call, Words words) {
+  if (has_word(words, "scatter")) {
+    check_count(call, 2, 2);
+    ConcreteRule rule = start(call);
+    rule.outputs.push_back(whole(call.inputs[0].meta.sizes));
+    return rule;
+  }
+  ConcreteRule rule = start_moving(call, !has_word(words, "copy"));
   rule.outputs.push_back(whole(call.integers("size")));
   return rule;
 }
@@ -238,6 +244,8 @@ constexpr Group kGroups[] = {
     {"select", "select.int"},
     {"slice", "slice.Tensor"},
     {"strided", "as_strided"},
+    {"strided copy", "as_strided_copy"},
+    {"strided scatter", "as_strided_scatter"},
     {"triangle", "tril triu"},
     {"unfold", "unfold"},
 };

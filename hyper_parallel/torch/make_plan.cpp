@@ -187,7 +187,8 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, cons
       const Layout* have = is_dtensor(t) ? impl_of(t)->layout() : Layout::replicated(operands.mesh);
       if (have != want) {
         input.plan = plan::redistribute(have, want, meta_of(t));
-        if (input.plan->steps.empty()) input.plan = nullptr;
+        // Pieces of a tensor without elements differ in shape all the same.
+        if (input.plan->steps.empty() && t.numel() != 0) input.plan = nullptr;
         plan->moves |= input.plan != nullptr;
         for (const rules::Change& change : inference.changes) {
           if (change.input == static_cast<int>(k)) {

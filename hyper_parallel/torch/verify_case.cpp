@@ -36,7 +36,8 @@ Reference run_once(const c10::OperatorHandle& op, const OpInfo& info, const Veri
   }
   const Leaves made = make_leaves(info, out.operands, differentiable);
   torch::jit::Stack stack = with_tensors(info, c.arguments, made.values);
-  at::globalContext().defaultGenerator(at::kCPU).set_current_seed(kVerifySeed);
+  at::Generator defaults = at::globalContext().defaultGenerator(at::kCPU);
+  defaults.set_current_seed(kVerifySeed);
   op.callBoxed(&stack);
   Results results = results_of(stack);
 
