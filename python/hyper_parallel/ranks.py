@@ -23,14 +23,18 @@ _torch_set_rng_state = torch.set_rng_state
 
 
 def manual_seed(seed: int) -> torch.Generator:
-    """Seed the random numbers of the calling rank, and torch's default generator.
+    """Seed the random numbers of the calling rank.
 
-    Ranks that are threads share the default generator, so each draws from a stream of its own,
+    Ranks that are threads share torch's default generator, so each draws from a stream of its own,
     which a seed set by another rank does not touch. ``torch.manual_seed``, ``torch.get_rng_state``
     and ``torch.set_rng_state`` mean this stream once this package is imported.
     """
     if _torch._inside_run_local():
+        # Not the default generator: another rank may be drawing with its stream in there.
         _torch._seed_rank_stream(int(seed) & 0xFFFFFFFFFFFFFFFF)
+        if torch.cuda.is_available():
+            torch.cuda.manual_seed_all(int(seed))
+        return torch.default_generator
     return _torch_manual_seed(seed)
 
 
