@@ -34,11 +34,33 @@ ConcreteRule build_nonzero(const Call& call, Words words) {
   return rule;
 }
 
-// whole: all operands whole, one result like the first.
-ConcreteRule build_whole(const Call& call, Words) {
+// whole: all operands whole, one result like the first, or a number.
+ConcreteRule build_whole(const Call& call, Words words) {
   if (call.inputs.empty()) check_count(call, 1, 1);
   ConcreteRule rule = start(call);
-  rule.outputs.push_back(whole(call.inputs[0].meta.sizes));
+  rule.outputs.push_back(has_word(words, "scalar") ? whole({})
+                                                   : whole(call.inputs[0].meta.sizes));
+  return rule;
+}
+
+// nonzero_static(self, size): [size, ndim].
+ConcreteRule build_nonzero_static(const Call& call, Words) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  const auto ndim = static_cast<std::int64_t>(call.inputs[0].meta.sizes.size());
+  rule.outputs.push_back(whole({call.integer("size", 0), ndim}));
+  return rule;
+}
+
+// unique_dim: as self, with an unknown size along attribute `dim`; then indices and counts.
+ConcreteRule build_unique_dim(const Call& call, Words) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  rule.dynamic = true;
+  Shape sizes = call.inputs[0].meta.sizes;
+  if (sizes.empty()) check_ndim(call, 0, 1);
+  sizes[static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(sizes.size())))] = -1;
+  rule.outputs = {whole(std::move(sizes)), whole({-1}), whole({-1})};
   return rule;
 }
 
@@ -64,15 +86,20 @@ constexpr Group kGroups[] = {
     {"dynamic 1 1 1", "_unique2 unique_consecutive"},
     {"dynamic 1 1", "_unique"},
     {"nonzero", "argwhere nonzero"},
+    {"nonzero_static", "nonzero_static"},
+    {"unique_dim", "unique_dim unique_dim_consecutive"},
     {"nonzero each", "nonzero_numpy where"},
     {"repeats", "repeat_interleave.self_Tensor"},
-    {"whole", "masked_scatter"},
+    {"whole", "masked_scatter put"},
+    {"whole scalar", "dist"},
 };
 
 constexpr NamedBuilder kBuilders[] = {{"dynamic", build_dynamic},
                                       {"host", build_host},
                                       {"nonzero", build_nonzero},
+                                      {"nonzero_static", build_nonzero_static},
                                       {"repeats", build_repeats},
+                                      {"unique_dim", build_unique_dim},
                                       {"whole", build_whole}};
 
 }  // namespace

@@ -85,7 +85,8 @@ ConcreteRule build_gather(const Call& call, Words) {
   return std::move(a.rule);
 }
 
-// scatter: words "add" (adds src), "value" (no src), "move" (src replaces).
+// scatter: words "add" (adds src), "value" (no src), "move" (src replaces),
+// "reduce" (attribute `reduce`).
 ConcreteRule build_scatter(const Call& call, Words words) {
   const bool value = has_word(words, "value");
   check_count(call, value ? 2 : 3, value ? 2 : 3);
@@ -267,6 +268,15 @@ ConcreteRule build_index_put(const Call& call, Words) {
   return std::move(x.rule);
 }
 
+// take(self, index): from the flattened self.
+ConcreteRule build_take(const Call& call, Words) {
+  check_count(call, 2, 2);
+  ConcreteRule rule = pointwise_rule(call, std::vector<std::size_t>{1});
+  rule.inputs[0].linear = true;
+  rule.partial = PartialRule::any;
+  return rule;
+}
+
 // isin, bucketize: elementwise in the first operand, the others whole.
 ConcreteRule build_first(const Call& call, Words) {
   return pointwise_rule(call, std::vector<std::size_t>{0});
@@ -278,14 +288,18 @@ constexpr Row kRows[] = {
     {"aten::index.Tensor", "index"},
     {"aten::index_add", "+... v~index_write@dim, t, *... t@dim -> ="},
     {"aten::index_copy", "... v~index_write@dim, t!, ... t!@dim -> ="},
+    {"aten::index_fill.int_Tensor", "... v~index_write@dim, t!, () -> ="},
     {"aten::index_fill.int_Scalar", "... v~index_write@dim, t! -> ="},
     {"aten::index_put", "index_put"},
+    {"aten::index_reduce", "... v~index_write@dim, t!, ... t!@dim -> ="},
     {"aten::index_select", "index_select"},
     {"aten::isin.Tensor_Scalar", "elements_of_first"},
     {"aten::isin.Tensor_Tensor", "elements_of_first"},
     {"aten::scatter.src", "scatter move"},
     {"aten::scatter.value", "scatter value"},
     {"aten::scatter_add", "scatter add"},
+    {"aten::scatter_reduce.two", "scatter reduce"},
+    {"aten::take", "take"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
@@ -295,6 +309,7 @@ constexpr NamedBuilder kBuilders[] = {
     {"index_put", build_index_put},
     {"index_select", build_index_select},
     {"scatter", build_scatter},
+    {"take", build_take},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 //   reduce mean            split: the local sum over the global count, P(sum)
 //   reduce count           as sum, but of something that is not linear in the operand
 //   reduce HANDLER/R       split: handler HANDLER, which gives R
+//   reduce ... dim 2       two results of the same sizes
 //
 // Traps: max over an empty piece fails; any and all are max and min of 0 and 1; the arg of a
 // maximum is not a partial value.
@@ -43,9 +44,19 @@ Reduced reduce(const Call& call, const std::vector<int>& dims, bool keepdim) {
   return out;
 }
 
-void set_kind(Reduced& r, std::string_view kind) {
+void set_kind(Reduced& r, std::string_view kind, const Call& call) {
   TensorMap& self = r.rule.inputs[0];
   std::string handler;
+  const bool extreme = kind == "max" || kind == "min";
+  if ((extreme || kind == "prod") && call.boolean("requires_grad", false)) {
+    // Such a P does not cross autograd, so the handler finishes the result.
+    for (int f : r.factors) {
+      Factor& factor = r.rule.factors[static_cast<std::size_t>(f)];
+      factor.handler = extreme ? "extreme" : "prod";
+      factor.nonempty = extreme;
+    }
+    return;
+  }
   if (kind.ends_with("/R")) handler = kind.substr(0, kind.size() - 2);
   if (kind == "mean") handler = "mean";
   for (int f : r.factors) {
@@ -68,7 +79,8 @@ ConcreteRule build(const Call& call, Words words) {
   const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
   const std::string_view name = words.size() > 1 ? words[1] : "dim";
   Reduced r = reduce(call, dims_of(call, name, ndim), call.boolean("keepdim", false));
-  set_kind(r, words.front());
+  set_kind(r, words.front(), call);
+  if (has_word(words, "2")) r.rule.outputs.push_back(r.rule.outputs[0]);
   return std::move(r.rule);
 }
 
@@ -103,10 +115,12 @@ constexpr Row kRows[] = {
     {"aten::any", "reduce max"},
     {"aten::any.dim", "reduce max"},
     {"aten::any.dims", "reduce max"},
+    {"aten::aminmax", "pick ! 2"},
     {"aten::argmax", "pick argmax"},
     {"aten::argmin", "pick argmax"},
     {"aten::count_nonzero", "reduce count"},
     {"aten::count_nonzero.dim_IntList", "reduce count"},
+    {"aten::hash_tensor", "pick !"},
     {"aten::kthvalue", "pick ! last 2"},
     {"aten::linalg_vector_norm", "reduce norm/R"},
     {"aten::logsumexp", "reduce logsumexp/R"},
@@ -114,10 +128,12 @@ constexpr Row kRows[] = {
     {"aten::max.dim", "pick minmax_dim 2"},
     {"aten::mean", "reduce mean"},
     {"aten::mean.dim", "reduce mean"},
+    {"aten::median", "pick !"},
     {"aten::median.dim", "pick ! 2"},
     {"aten::min", "reduce min"},
     {"aten::min.dim", "pick minmax_dim 2"},
     {"aten::mode", "pick ! last 2"},
+    {"aten::nanmedian", "pick !"},
     {"aten::nanmedian.dim", "pick ! 2"},
     {"aten::nansum", "reduce count"},
     {"aten::norm.Scalar", "reduce norm/R"},
@@ -129,11 +145,13 @@ constexpr Row kRows[] = {
     {"aten::std", "reduce var/R"},
     {"aten::std.correction", "reduce var/R"},
     {"aten::std.dim", "reduce var/R"},
+    {"aten::std_mean.correction", "reduce var/R dim 2"},
     {"aten::sum", "reduce sum"},
     {"aten::sum.dim_IntList", "reduce sum"},
     {"aten::var", "reduce var/R"},
     {"aten::var.correction", "reduce var/R"},
     {"aten::var.dim", "reduce var/R"},
+    {"aten::var_mean.correction", "reduce var/R dim 2"},
 };
 
 constexpr NamedBuilder kBuilders[] = {{"pick", build_pick}, {"reduce", build}};

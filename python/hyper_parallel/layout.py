@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
+
 from hyper_parallel._core import Layout_, Mesh, Placement
 from hyper_parallel._core import Partial as _partial
 from hyper_parallel.errors import usage_error
@@ -285,7 +287,12 @@ class Layout:
         return (self._mesh, self._placements)
 
     def __eq__(self, other: object) -> bool:
-        """Compare mesh and placements; entries that name no axis do not count."""
+        """Compare mesh and placements; entries that name no axis do not count.
+
+        Code for plain tensors asks ``x.layout == torch.strided``: parts are strided tensors.
+        """
+        if isinstance(other, torch.layout):
+            return other is torch.strided
         if not isinstance(other, Layout):
             return NotImplemented
         return self._key() == other._key()
