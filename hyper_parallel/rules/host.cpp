@@ -81,7 +81,7 @@ ConcreteRule build_repeats(const Call& call, Words) {
 }
 
 constexpr Group kGroups[] = {
-    {"host", "_local_scalar_dense allclose equal is_nonzero item"},
+    {"host", "_linalg_check_errors _local_scalar_dense allclose equal is_nonzero item"},
     {"dynamic 1", "bincount masked_select"},
     {"dynamic 1 1 1", "_unique2 unique_consecutive"},
     {"dynamic 1 1", "_unique"},

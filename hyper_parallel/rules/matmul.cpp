@@ -13,6 +13,7 @@ namespace hyper_parallel::rules {
 namespace {
 
 constexpr Row kRows[] = {
+    {"aten::_cdist_forward", "... p m!, ... r m! -> ... p r"},
     {"aten::addbmm", "^+m n, *b m k, *b k n -> m n"},
     {"aten::addmm", "^+m n, *m k, *k n -> m n"},
     {"aten::addmv", "^+m, *m k, *k -> m"},

@@ -147,7 +147,7 @@ constexpr Group kGroups[] = {
     {"pointwise linear view", "_conj _neg_view conj imag positive real resolve_conj resolve_neg"},
     {"pointwise additive", "add.Tensor complex rsub.Tensor sub.Tensor subtract.Tensor"},
     {"pointwise multilinear", "mul.Tensor multiply.Tensor"},
-    {"pointwise first", "div.Tensor divide.Tensor polar true_divide.Tensor"},
+    {"pointwise first", "div.Tensor divide.Tensor native_dropout_backward polar true_divide.Tensor"},
     {"pointwise quotient", "div.Scalar_mode div.Tensor_mode divide.Scalar_mode divide.Tensor_mode"},
     {"pointwise blend", "lerp.Scalar lerp.Tensor"},
     {"pointwise addcmul", "addcmul"},

@@ -221,7 +221,8 @@ const Row* find_row(std::string_view op) {
     const Row* row = registry.find(name.base + ".Tensor_" + name.overload);
     if (row != nullptr) return row;
   }
-  return registry.find(name.whole());
+  if (const Row* row = registry.find(name.whole())) return row;
+  return name.overload.empty() ? registry.find(name.base + ".int") : nullptr;  // transpose_
 }
 
 std::vector<std::string> op_names() { return Registry::instance().names(); }

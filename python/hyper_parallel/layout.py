@@ -15,6 +15,9 @@ from hyper_parallel.placement import as_placement, as_placements, is_placement
 
 __all__ = ["Layout"]
 
+# Equal objects have one hash, and every layout equals torch.strided.
+_HASH = hash(torch.strided)
+
 Entry = str | None | Sequence[str]
 
 
@@ -298,7 +301,7 @@ class Layout:
         return self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return _HASH
 
     def __str__(self) -> str:
         if self._layout is not None:
