@@ -230,9 +230,9 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
 
 bool can_part(at::ScalarType type, ReduceOp op) {
   if (type == at::kBool) return false;
-  if (op == ReduceOp::sum || op == ReduceOp::prod) return true;
+  if (op == ReduceOp::sum) return true;
   if (op == ReduceOp::avg) return !at::isIntegralType(type, true);
-  return !at::isComplexType(type);
+  return !at::isComplexType(type);  // no order, and the library multiplies none
 }
 
 bool can_part(at::ScalarType type, const Layout* layout) {

@@ -65,7 +65,8 @@ void run_random(Frame& f, const OpPlan& plan, Operands& operands) {
     return run_dropout(f, plan, operands, name == "aten::dropout_");
   }
   const bool in_place = f.info.writes;
-  const bool shape_only = in_place || ends_with(name, "_like");
+  const bool fills = in_place && name.find("dropout") == std::string::npos;
+  const bool shape_only = fills || ends_with(name, "_like");
   if (f.info.has_out || operands.tensors.empty()) {
     throw UnsupportedError(Message("HP-D016", f.info.name + " with out= draws no numbers here")
                                .hint("use the form that returns a new tensor"));

@@ -1041,22 +1041,6 @@ def lower(*shape):
     )
 
 
-def factors_of(*shape):
-    """Draw LU factors and pivots, from one seed."""
-
-    def part(k):
-        return made(
-            lambda g: torch.linalg.lu_factor(
-                torch.randn(shape, generator=g, dtype=torch.float64)
-                + 3 * torch.eye(*shape[-2:], dtype=torch.float64)
-            )[k],
-            f"lu{k}{list(shape)}",
-        )
-
-    return part(0), part(1)
-
-
-PIVOTS = made(lambda g: torch.tensor([2, 2, 3], dtype=torch.int32).expand(5, 3).clone(), "pivots")
 for name in ("cholesky", "linalg_cholesky_ex"):
     give(name, case(posdef(5, 3, 3)), case(posdef(2, 4, 4, 4)))
 give("cholesky_inverse", case(lower(5, 3, 3)), case(lower(4, 4)))
@@ -1065,10 +1049,12 @@ give("_linalg_det _linalg_slogdet linalg_inv_ex", case(dominant(5, 3, 3)), case(
 give("linalg_matrix_exp", case(unit(5, 3, 3)), case(unit(4, 4)))
 give("linalg_lu_factor_ex linalg_lu geqrf", case(t(5, 4, 3)), case(t(3, 4)))
 give("linalg_ldl_factor_ex", case(posdef(5, 3, 3)), case(posdef(4, 4)))
-give("linalg_ldl_solve", case(posdef(5, 3, 3), PIVOTS, t(5, 3, 2)))
+without(
+    "linalg_ldl_solve linalg_lu_solve lu_unpack",
+    "torch does not check pivots, and parts of a P are none: it would write out of bounds",
+)
 give("_linalg_solve_ex", case(dominant(5, 3, 3), t(5, 3, 2)), case(dominant(4, 4), t(4)))
 give("_linalg_solve_ex", case(dominant(3, 3), t(5, 2, 3), left=False))
-give("linalg_lu_solve", case(dominant(5, 3, 3), PIVOTS, t(5, 3, 2)))
 give("linalg_qr", case(t(5, 4, 3)), case(t(3, 4, 2), "r"), case(t(4, 2), "complete"))
 give("_linalg_svd", case(t(5, 4, 3)), case(t(3, 4, 2), False, False))
 give("_linalg_eigh", case(posdef(5, 3, 3)), case(posdef(4, 4), "U", False))
@@ -1076,14 +1062,13 @@ give("linalg_eig", case(posdef(5, 3, 3), values=False), case(posdef(4, 4), value
 give("linalg_householder_product", case(t(5, 4, 3), unit(5, 3)), case(t(4, 2), unit(2)))
 give("ormqr", case(t(5, 4, 3), unit(5, 3), t(5, 4, 2)))
 give("linalg_pinv.atol_rtol_tensor", case(t(5, 4, 3)), case(dominant(4, 4)))
-give("lu_unpack", case(t(5, 4, 3), PIVOTS), case(t(5, 3, 4), PIVOTS, True, False))
 give("triangular_solve", case(t(5, 3, 2), lower(5, 3, 3), False), case(t(3, 2), lower(3, 3), False))
-give("_linalg_check_errors", case(ints(0, 1, 5), "op", is_matrix=False))
+give("_linalg_check_errors", case(ints(0, 1, 5, dtype=torch.int32), "op", is_matrix=False))
 
 # ---- What the rest of torch's database needed ------------------------------------------------
 
 give("_fft_r2c", case(t(5, 4), [1], 0, True), case(t(3, 4, 2), [0, 2], 1, False))
-give("_fft_c2r", case(t(5, 4, dtype=COMPLEX), [1], 0, 6), case(t(4, 3, dtype=COMPLEX), [0], 1, 5))
+give("_fft_c2r", case(t(5, 4, dtype=COMPLEX), [1], 0, 6), case(t(4, 3, dtype=COMPLEX), [0], 1, 7))
 give("_cdist_forward", case(t(5, 3), t(4, 3), 2.0, 2), case(t(2, 4, 3), t(2, 5, 3), 1.0, None))
 give("trace", case(t(5, 3)), case(t(4, 4)))
 give("renorm", case(t(5, 3), 2.0, 0, 1.0), case(t(4, 5, 2), 1.0, -1, 1.5))
@@ -1108,7 +1093,7 @@ give("dist", case(t(5, 3), t(5, 3)), case(t(4), t(4), 1))
 give("nonzero_static", case(grid(5, 3), size=7))
 give("unique_dim unique_dim_consecutive", case(ints(0, 2, 5, 3), 0))
 give("aminmax", case(distinct(5, 3)), case(distinct(5, 4), dim=1), case(distinct(4, 6), dim=0, keepdim=True))
-give("hash_tensor", case(t(5, 3)), case(t(5, 4), [1]))
+without("hash_tensor", "its unsigned results cannot be compared by arithmetic")
 give("median nanmedian", case(distinct(5, 3)), case(distinct(7)))
 give("std_mean.correction var_mean.correction", case(t(5, 3), [0]), case(t(2, 4, 6), [1], correction=0, keepdim=True))
 give("std_mean.correction var_mean.correction", case(t(5, 4)))
@@ -1133,8 +1118,8 @@ give(
     case(t(3, 4, 5), t(4, 6, 2), t(6), [2], [1], [1], True, [1], 1),
     case(t(3, 4, 5), t(4, 3, 2), None, [1], [0], [1], True, [0], 2),
 )
-give("conv_transpose1d", case(t(3, 4, 5), t(4, 6, 2), t(6)), case(t(5, 4), t(5, 3, 2), None, 2))
-give("conv_transpose2d.input", case(t(3, 4, 5, 4), t(4, 6, 2, 2), t(6), 2, 1))
+give("conv_transpose1d", case(t(3, 4, 5), t(4, 6, 2), t(6)), case(t(5, 4), t(5, 3, 2), None, [2]))
+give("conv_transpose2d.input", case(t(3, 4, 5, 4), t(4, 6, 2, 2), t(6), [2], [1]))
 give("conv_transpose3d.input", case(t(3, 4, 3, 2, 3), t(4, 2, 2, 2, 2), t(2)))
 give("channel_shuffle", case(t(5, 6, 3), 2))
 give("im2col", case(t(5, 3, 4, 5), [2, 2], [1, 1], [1, 0], [1, 2]), case(t(4, 4, 5), [2, 1], [1, 1], [0, 0], [1, 1]))
