@@ -38,8 +38,64 @@ std::vector<int> lead_factors(ConcreteRule& rule, const Call& call, std::size_t 
   return factors;
 }
 
+// convolution transposed(input [n, ci, ...], weight [ci, co / groups, ...], bias? [co]).
+ConcreteRule build_transposed(const Call& call) {
+  const Shape& weight = call.inputs[1].meta.sizes;
+  const std::size_t count = std::max<std::size_t>(weight.size(), 3) - 2;
+  check_ndim(call, 1, count + 2);
+  ConcreteRule rule = start(call);
+  const std::vector<int> lead = lead_factors(rule, call, count);
+  const std::size_t c = lead.size() - 1;
+  const Shape& input = call.inputs[0].meta.sizes;
+  if (weight[0] != input[c]) throw_sizes(call, 1, 0, weight[0], input[c], "input");
+  const std::int64_t groups = call.integer("groups", 1);
+  TensorMap out = whole(input);
+  for (std::size_t d = 0; d < c; ++d) put(out, d, lead[d]);
+  int co = -1;
+  if (groups == 1) {
+    co = weight[1] == 1 ? -1 : add_factor(rule, "co", weight[1]);
+    if (co >= 0) rule.factors.back().nonempty = true;
+    put(rule.inputs[1], 0, lead[c]);
+    put(rule.inputs[1], 1, co);
+    if (lead[c] >= 0) {
+      Factor& ci = rule.factors[static_cast<std::size_t>(lead[c])];
+      ci.name = "ci";
+      ci.kind = FactorKind::reduce;
+    }
+  } else if (groups == input[c] && weight[1] == 1) {
+    co = lead[c];
+    put(rule.inputs[1], 0, co);
+    rule.rewrites.push_back({Rewrite::Kind::local_size, "groups", 0, static_cast<int>(c)});
+  } else {
+    block(rule, lead[c]);
+  }
+  put(out, c, co);
+  out.sizes[c] = weight[1] * groups;
+  const auto stride = spatial(call, "stride", count, 1);
+  const auto padding = spatial(call, "padding", count, 0);
+  const auto dilation = spatial(call, "dilation", count, 1);
+  const auto extra = spatial(call, "output_padding", count, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int64_t& size = out.sizes[c + 1 + i];
+    const std::int64_t window = dilation[i] * (weight[2 + i] - 1) + 1;
+    size = (size - 1) * stride[i] - 2 * padding[i] + window + extra[i];
+  }
+  rule.inputs[0].linear = rule.inputs[1].linear = true;
+  if (call.inputs.size() > 2 && call.inputs[2].present) {
+    check_ndim(call, 2, 1);
+    rule.inputs[2].linear = rule.inputs[2].addend = true;
+    rule.inputs[2].term = 1;
+    put(rule.inputs[2], 0, co);
+  }
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
 ConcreteRule build_convolution(const Call& call, Words words) {
   check_count(call, 2, 3);
+  if (has_word(words, "transposed") || call.boolean("transposed", false)) {
+    return build_transposed(call);
+  }
   const Shape& weight = call.inputs[1].meta.sizes;
   const std::size_t count = words.empty() ? std::max<std::size_t>(weight.size(), 2) - 2
                                           : static_cast<std::size_t>(words[0].front() - '0');
@@ -93,61 +149,7 @@ ConcreteRule build_convolution(const Call& call, Words words) {
   return rule;
 }
 
-// conv_transposeN(input [n, ci, ...], weight [ci, co / groups, ...], bias? [co]): as convN, with
-// the channels of the weight the other way round.
-ConcreteRule build_transposed(const Call& call, Words words) {
-  check_count(call, 2, 3);
-  const auto count = static_cast<std::size_t>(words[0].front() - '0');
-  check_ndim(call, 1, count + 2);
-  ConcreteRule rule = start(call);
-  const std::vector<int> lead = lead_factors(rule, call, count);
-  const std::size_t c = lead.size() - 1;
-  const Shape& input = call.inputs[0].meta.sizes;
-  const Shape& weight = call.inputs[1].meta.sizes;
-  const std::int64_t groups = call.integer("groups", 1);
-  if (weight[0] != input[c]) throw_sizes(call, 1, 0, weight[0], input[c], "the input");
-  TensorMap out = whole(input);
-  for (std::size_t d = 0; d < c; ++d) put(out, d, lead[d]);
-  int co = -1;
-  put(rule.inputs[1], 0, lead[c]);
-  if (groups == 1) {
-    co = weight[1] == 1 ? -1 : add_factor(rule, "co", weight[1]);
-    if (co >= 0) rule.factors.back().nonempty = true;
-    put(rule.inputs[1], 1, co);
-    if (lead[c] >= 0) {
-      Factor& ci = rule.factors[static_cast<std::size_t>(lead[c])];
-      ci.name = "ci";
-      ci.kind = FactorKind::reduce;
-    }
-  } else if (groups == input[c] && weight[1] == 1) {
-    co = lead[c];
-    rule.rewrites.push_back({Rewrite::Kind::local_size, "groups", 0, static_cast<int>(c)});
-  } else {
-    block(rule, lead[c]);
-  }
-  put(out, c, co);
-  out.sizes[c] = weight[1] * groups;
-  const auto stride = spatial(call, "stride", count, 1);
-  const auto padding = spatial(call, "padding", count, 0);
-  const auto extra = spatial(call, "output_padding", count, 0);
-  const auto dilation = spatial(call, "dilation", count, 1);
-  for (std::size_t i = 0; i < count; ++i) {
-    std::int64_t& size = out.sizes[c + 1 + i];
-    size =
-        (size - 1) * stride[i] - 2 * padding[i] + dilation[i] * (weight[2 + i] - 1) + extra[i] + 1;
-  }
-  rule.inputs[0].linear = rule.inputs[1].linear = true;
-  if (call.inputs.size() > 2 && call.inputs[2].present) {
-    check_ndim(call, 2, 1);
-    rule.inputs[2].linear = rule.inputs[2].addend = true;
-    rule.inputs[2].term = 1;
-    put(rule.inputs[2], 0, co);
-  }
-  rule.outputs.push_back(std::move(out));
-  return rule;
-}
-
-// pool N: a window over N spatial dims.
+// pool N: a window over N spatial dims. `indices`: and where in the input its maximum was.
 ConcreteRule build_pool(const Call& call, Words words) {
   check_count(call, 1, 1);
   const auto count = static_cast<std::size_t>(words[0].front() - '0');
@@ -172,12 +174,14 @@ ConcreteRule build_pool(const Call& call, Words words) {
   }
   rule.inputs[0].linear = call.op.starts_with("aten::avg");
   rule.outputs.push_back(std::move(out));
+  if (has_word(words, "indices")) rule.outputs.push_back(rule.outputs[0]);
   return rule;
 }
 
 // resample N: attribute output_size for N spatial dims. Each result element is a weighted sum.
+// `max`: is a maximum, and the second result tells where it was.
 ConcreteRule build_resample(const Call& call, Words words) {
-  check_count(call, 1, 1);
+  check_count(call, 1, 2);
   const auto count = static_cast<std::size_t>(words[0].front() - '0');
   ConcreteRule rule = start(call);
   const std::vector<int> lead = lead_factors(rule, call, count);
@@ -188,6 +192,116 @@ ConcreteRule build_resample(const Call& call, Words words) {
     if (size[i] >= 0) out.sizes[lead.size() + i] = size[i];  // None: as it is
   }
   rule.inputs[0].linear = !has_word(words, "max");
+  // Random windows are drawn for each plane; places of maxima came from a pooling.
+  for (std::size_t i = 1; i < call.inputs.size(); ++i) {
+    const Shape& sizes = call.inputs[i].meta.sizes;
+    for (std::size_t d = 0; d < lead.size(); ++d) {
+      const std::size_t at = has_word(words, "samples") ? d + 2 - lead.size() : d;
+      if (at < sizes.size() && sizes[at] == out.sizes[d]) put(rule.inputs[i], at, lead[d]);
+    }
+  }
+  rule.outputs.push_back(std::move(out));
+  if (has_word(words, "max")) rule.outputs.push_back(rule.outputs[0]);
+  return rule;
+}
+
+// im2col [n, c, h, w] -> [n, (c window), places], and col2im back.
+ConcreteRule build_columns(const Call& call, Words words) {
+  check_count(call, 1, 1);
+  const bool back = has_word(words, "back");
+  const Shape& input = call.inputs[0].meta.sizes;
+  const std::size_t ndim = input.size();
+  const std::size_t wanted = back ? 3 : 4;
+  if (ndim + 1 != wanted) check_ndim(call, 0, wanted);
+  const std::size_t c = ndim + 1 == wanted ? 0 : 1;  // without a batch: 0
+  const auto kernel = spatial(call, "kernel_size", 2, 1);
+  const auto stride = spatial(call, "stride", 2, 1);
+  const auto padding = spatial(call, "padding", 2, 0);
+  const auto dilation = spatial(call, "dilation", 2, 1);
+  const std::int64_t window = std::max<std::int64_t>(kernel[0] * kernel[1], 1);
+  ConcreteRule rule = start(call);
+  rule.inputs[0].linear = true;
+  TensorMap out = whole(Shape(input.begin(), input.begin() + static_cast<std::ptrdiff_t>(c)));
+  if (c == 1 && input[0] != 1) {
+    const int n = add_factor(rule, "n", input[0]);
+    rule.factors.back().nonempty = true;
+    put(rule.inputs[0], 0, n);
+    put(out, 0, n);
+  }
+  const std::int64_t channels = back ? input[c] / window : input[c];
+  out.sizes.push_back(back ? channels : channels * window);
+  out.dims.emplace_back();
+  if (channels > 1) {
+    const int f = add_factor(rule, "c", channels);
+    rule.factors.back().nonempty = true;
+    put(rule.inputs[0], c, f);
+    put(out, c, f);
+  }
+  if (window > 1) {
+    put(back ? rule.inputs[0] : out, c, add_factor(rule, "w", window, FactorKind::blocked));
+  }
+  std::int64_t places = 1;
+  for (std::size_t i = 0; i < 2 && !back; ++i) {
+    const std::int64_t room = input[c + 1 + i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
+    places *= room / std::max<std::int64_t>(stride[i], 1) + 1;
+  }
+  for (std::int64_t size : back ? call.integers("output_size") : Shape{places}) {
+    out.sizes.push_back(size);
+    out.dims.emplace_back();
+  }
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// pixel_shuffle [..., (c r r), h, w] -> [..., c, (h r), (w r)], and pixel_unshuffle (`back`).
+ConcreteRule build_pixels(const Call& call, Words words) {
+  check_count(call, 1, 1);
+  const bool back = has_word(words, "back");
+  const Shape& input = call.inputs[0].meta.sizes;
+  if (input.size() < 3) check_ndim(call, 0, 3);
+  const std::int64_t r =
+      std::max<std::int64_t>(call.integer(back ? "downscale_factor" : "upscale_factor", 1), 1);
+  ConcreteRule rule = start(call);
+  rule.inputs[0].linear = true;
+  rule.partial = PartialRule::any;
+  TensorMap out = whole(input);
+  TensorMap& few = back ? out : rule.inputs[0];   // (c r r) h w
+  TensorMap& many = back ? rule.inputs[0] : out;  // c (h r) (w r)
+  const std::size_t c = input.size() - 3;
+  const Shape plane = {back ? input[c] : input[c] / (r * r), back ? input[c + 1] / r : input[c + 1],
+                       back ? input[c + 2] / r : input[c + 2]};
+  for (std::size_t d = 0; d < input.size(); ++d) {
+    const std::int64_t size = d < c ? input[d] : plane[d - c];
+    if (size <= 1) continue;
+    const int f =
+        add_factor(rule, d < c ? "d" + std::to_string(d) : std::string(1, "chw"[d - c]), size);
+    rule.factors.back().nonempty = true;
+    put(few, d, f);
+    put(many, d, f);
+  }
+  for (std::size_t d = c + 1; r > 1 && d < c + 3; ++d) {
+    const int f = add_factor(rule, "r", r, FactorKind::blocked);
+    put(few, c, f);
+    put(many, d, f);
+  }
+  out.sizes[c] = back ? plane[0] * r * r : plane[0];
+  for (std::size_t d = 1; d < 3; ++d) out.sizes[c + d] = back ? plane[d] : plane[d] * r;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// channel_shuffle [n, (g c), ...] -> [n, (c g), ...]
+ConcreteRule build_shuffle(const Call& call, Words) {
+  check_count(call, 1, 1);
+  const Shape& input = call.inputs[0].meta.sizes;
+  if (input.size() < 3) check_ndim(call, 0, 3);
+  ConcreteRule rule = start(call);
+  rule.inputs[0].linear = true;
+  rule.partial = PartialRule::any;
+  const std::vector<int> factors = spread(rule, 0);
+  TensorMap out = whole(input);
+  out.dims = rule.inputs[0].dims;
+  block(rule, factors[1]);
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -196,26 +310,49 @@ constexpr Group kGroups[] = {
     {"convolution 1", "conv1d"},
     {"convolution 2", "conv2d"},
     {"convolution 3", "conv3d"},
-    {"convolution_transposed 1", "conv_transpose1d"},
-    {"convolution_transposed 2", "conv_transpose2d.input"},
-    {"convolution_transposed 3", "conv_transpose3d.input"},
+    {"convolution", "convolution"},
+    {"convolution transposed", "conv_transpose1d conv_transpose2d.input conv_transpose3d.input"},
+    {"channel_shuffle", "channel_shuffle"},
+    {"columns", "im2col"},
+    {"columns back", "col2im"},
+    {"pixels", "pixel_shuffle"},
+    {"pixels back", "pixel_unshuffle"},
     {"pool 1", "avg_pool1d max_pool1d"},
     {"pool 2", "avg_pool2d max_pool2d"},
     {"pool 3", "avg_pool3d max_pool3d"},
-    {"resample 1", "adaptive_avg_pool1d upsample_linear1d upsample_nearest1d"},
+    {"pool 2 indices", "max_pool2d_with_indices"},
+    {"pool 3 indices", "max_pool3d_with_indices"},
+    {"resample 1",
+     "_upsample_nearest_exact1d adaptive_avg_pool1d upsample_linear1d upsample_nearest1d"},
     {"resample 2",
-     "_adaptive_avg_pool2d adaptive_avg_pool2d upsample_bicubic2d upsample_bilinear2d "
-     "upsample_nearest2d"},
-    {"resample 3", "adaptive_avg_pool3d"},
+     "_adaptive_avg_pool2d _upsample_bicubic2d_aa _upsample_bilinear2d_aa "
+     "_upsample_nearest_exact2d adaptive_avg_pool2d max_unpool2d upsample_bicubic2d "
+     "upsample_bilinear2d upsample_nearest2d"},
+    {"resample 3",
+     "_upsample_nearest_exact3d adaptive_avg_pool3d max_unpool3d upsample_nearest3d "
+     "upsample_trilinear3d"},
+    {"resample 2 max", "adaptive_max_pool2d"},
+    {"resample 3 max", "adaptive_max_pool3d"},
+    {"resample 2 max samples", "fractional_max_pool2d"},
+    {"resample 3 max samples", "fractional_max_pool3d"},
 };
 
-constexpr NamedBuilder kBuilders[] = {{"convolution", build_convolution},
-                                      {"convolution_transposed", build_transposed},
-                                      {"pool", build_pool},
-                                      {"resample", build_resample}};
+constexpr Row kRows[] = {
+    {"aten::grid_sampler_2d", "*n c h! w!, n a b e! -> n c a b"},
+    {"aten::grid_sampler_3d", "*n c d! h! w!, n a b g e! -> n c a b g"},
+};
+
+constexpr NamedBuilder kBuilders[] = {
+    {"channel_shuffle", build_shuffle},
+    {"columns", build_columns},
+    {"convolution", build_convolution},
+    {"pixels", build_pixels},
+    {"pool", build_pool},
+    {"resample", build_resample},
+};
 
 }  // namespace
 
-Family convolution_family() { return {"convolution", {}, kGroups, kBuilders}; }
+Family convolution_family() { return {"convolution", kRows, kGroups, kBuilders}; }
 
 }  // namespace hyper_parallel::rules

@@ -47,6 +47,13 @@ ConcreteRule build_copy(const Call& call, Words) {
   return rule;
 }
 
+// linspace, logspace with bounds in tensors.
+ConcreteRule build_steps(const Call& call, Words) {
+  ConcreteRule rule = start(call);
+  rule.outputs.push_back(whole({call.integer("steps", 0)}));
+  return rule;
+}
+
 // type_as(self, other), to.other: only the type of other matters.
 ConcreteRule build_type_as(const Call& call, Words) {
   check_count(call, 2, 2);
@@ -62,11 +69,17 @@ constexpr Group kGroups[] = {
     {"new strided", "new_empty_strided"},
     {"pointwise linear", "zero"},
     {"copy", "copy"},
+    {"steps",
+     "linspace.Scalar_Tensor linspace.Tensor_Scalar linspace.Tensor_Tensor logspace.Scalar_Tensor "
+     "logspace.Tensor_Scalar logspace.Tensor_Tensor"},
     {"type_as", "to.other type_as"},
 };
 
-constexpr NamedBuilder kBuilders[] = {
-    {"copy", build_copy}, {"like", build_like}, {"new", build_new}, {"type_as", build_type_as}};
+constexpr NamedBuilder kBuilders[] = {{"copy", build_copy},
+                                      {"like", build_like},
+                                      {"new", build_new},
+                                      {"steps", build_steps},
+                                      {"type_as", build_type_as}};
 
 }  // namespace
 

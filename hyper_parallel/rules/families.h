@@ -12,6 +12,7 @@ Family factory_family();
 Family host_family();
 Family indexing_family();
 Family join_family();
+Family linalg_family();
 Family loss_family();
 Family matmul_family();
 Family optimizer_family();

@@ -63,6 +63,9 @@ double result_sum_twice(const ConcreteRule& rule, const Call&, int, int n) {
 double winners(const ConcreteRule& rule, const Call& call, int, int n) {
   return all_gather(n * (element(call) + kIndex) * results(rule), n);
 }
+double products(const ConcreteRule& rule, const Call& call, int, int n) {
+  return all_gather(n * element(call) * results(rule), n);
+}
 double row_totals(const ConcreteRule& rule, const Call& call, int factor, int n) {
   return all_gather(n * element(call) * rows(rule, factor), n);
 }
@@ -103,6 +106,10 @@ constexpr std::array kHandlers = {
                 row_totals},
     HandlerInfo{"each", "a list op: run each part by itself (its handler, or the op)", nullptr},
     HandlerInfo{"embedding", "look up own rows, zero for indices of other ranks; P(sum)", nullptr},
+    HandlerInfo{"extreme",
+                "max, min, amax, amin where a gradient is wanted: all-reduce the value, then the "
+                "number of places that hold it, then their share; R",
+                moments},
     HandlerInfo{"fused", "a fused optimizer: gradients get the strides of their parameters",
                 nullptr},
     HandlerInfo{"gather", "as embedding, for gather along a split dim; P(sum)", nullptr, true},
@@ -135,6 +142,8 @@ constexpr std::array kHandlers = {
                 global_count},
     HandlerInfo{"norm", "all-reduce of the powers (maximum for ord inf), then the root; R",
                 result_sum},
+    HandlerInfo{"prod", "prod where a gradient is wanted: gather the products of all ranks; R",
+                products},
     HandlerInfo{"rms_norm", "all-reduce the sum of squares", one_statistic},
     HandlerInfo{
         "sdpa",

@@ -34,11 +34,20 @@ ConcreteRule build_nonzero(const Call& call, Words words) {
   return rule;
 }
 
-// whole: all operands whole, one result like the first.
-ConcreteRule build_whole(const Call& call, Words) {
+// whole: all operands whole, one result like the first, or a number.
+ConcreteRule build_whole(const Call& call, Words words) {
   if (call.inputs.empty()) check_count(call, 1, 1);
   ConcreteRule rule = start(call);
-  rule.outputs.push_back(whole(call.inputs[0].meta.sizes));
+  rule.outputs.push_back(has_word(words, "scalar") ? whole({}) : whole(call.inputs[0].meta.sizes));
+  return rule;
+}
+
+// nonzero_static(self, size): [size, ndim].
+ConcreteRule build_nonzero_static(const Call& call, Words) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  const auto ndim = static_cast<std::int64_t>(call.inputs[0].meta.sizes.size());
+  rule.outputs.push_back(whole({call.integer("size", 0), ndim}));
   return rule;
 }
 
@@ -83,22 +92,27 @@ ConcreteRule build_unique(const Call& call, Words words) {
   return rule;
 }
 
-constexpr Row kRows[] = {{"aten::unique_dim", "unique 3"}, {"hyper_parallel::unique", "unique 4"}};
+constexpr Row kRows[] = {{"hyper_parallel::unique", "unique 4"}};
 
 constexpr Group kGroups[] = {
-    {"host", "_local_scalar_dense allclose equal is_nonzero item"},
+    {"host", "_linalg_check_errors _local_scalar_dense allclose equal is_nonzero item"},
     {"dynamic 1", "bincount masked_select"},
     {"dynamic 1 1 1", "_unique2 unique_consecutive"},
     {"dynamic 1 1", "_unique"},
     {"nonzero", "argwhere nonzero"},
+    {"nonzero_static", "nonzero_static"},
+    {"unique 3", "unique_dim unique_dim_consecutive"},
     {"nonzero each", "nonzero_numpy where"},
     {"repeats", "repeat_interleave.self_Tensor"},
-    {"whole", "masked_scatter"},
+    {"whole", "masked_scatter put"},
+    {"whole scalar", "dist"},
 };
 
-constexpr NamedBuilder kBuilders[] = {{"unique", build_unique},   {"dynamic", build_dynamic},
-                                      {"host", build_host},       {"nonzero", build_nonzero},
-                                      {"repeats", build_repeats}, {"whole", build_whole}};
+constexpr NamedBuilder kBuilders[] = {
+    {"dynamic", build_dynamic}, {"host", build_host},
+    {"nonzero", build_nonzero}, {"nonzero_static", build_nonzero_static},
+    {"repeats", build_repeats}, {"unique", build_unique},
+    {"whole", build_whole}};
 
 }  // namespace
 

@@ -86,7 +86,8 @@ ConcreteRule build_gather(const Call& call, Words) {
   return std::move(a.rule);
 }
 
-// scatter: words "add" (adds src), "value" (no src), "move" (src replaces).
+// scatter: words "add" (adds src), "value" (no src), "move" (src replaces),
+// "reduce" (attribute `reduce`).
 ConcreteRule build_scatter(const Call& call, Words words) {
   const bool value = has_word(words, "value");
   check_count(call, value ? 2 : 3, value ? 2 : 3);
@@ -335,6 +336,15 @@ ConcreteRule build_scatter_nd_add(const Call& call, Words) {
   return std::move(places.rule);
 }
 
+// take(self, index): from the flattened self.
+ConcreteRule build_take(const Call& call, Words) {
+  check_count(call, 2, 2);
+  ConcreteRule rule = pointwise_rule(call, std::vector<std::size_t>{1});
+  rule.inputs[0].linear = true;
+  rule.partial = PartialRule::any;
+  return rule;
+}
+
 // isin, bucketize: elementwise in the first operand, the others whole.
 ConcreteRule build_first(const Call& call, Words) {
   return pointwise_rule(call, std::vector<std::size_t>{0});
@@ -346,23 +356,32 @@ constexpr Row kRows[] = {
     {"aten::index.Tensor", "index"},
     {"aten::index_add", "+... v~index_write@dim, t, *... t@dim -> ="},
     {"aten::index_copy", "... v~index_write@dim, t!, ... t!@dim -> ="},
+    {"aten::index_fill.int_Tensor", "... v~index_write@dim, t!, () -> ="},
     {"aten::index_fill.int_Scalar", "... v~index_write@dim, t! -> ="},
     {"aten::index_put", "index_put"},
+    {"aten::index_reduce", "... v~index_write@dim, t!, ... t!@dim -> ="},
     {"aten::index_select", "index_select"},
     {"aten::isin.Tensor_Scalar", "elements_of_first"},
     {"aten::isin.Tensor_Tensor", "elements_of_first"},
     {"aten::scatter.src", "scatter move"},
     {"aten::scatter.value", "scatter value"},
     {"aten::scatter_add", "scatter add"},
+    {"aten::scatter_reduce.two", "scatter reduce"},
+    {"aten::take", "take"},
     {"hyper_parallel::gather_nd", "gather_nd"},
     {"hyper_parallel::scatter_nd_add", "scatter_nd_add"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"elements_of_first", build_first}, {"gather", build_gather},
-    {"gather_nd", build_gather_nd},     {"index", build_index},
-    {"index_put", build_index_put},     {"index_select", build_index_select},
-    {"scatter", build_scatter},         {"scatter_nd_add", build_scatter_nd_add},
+    {"elements_of_first", build_first},
+    {"gather", build_gather},
+    {"gather_nd", build_gather_nd},
+    {"index", build_index},
+    {"index_put", build_index_put},
+    {"index_select", build_index_select},
+    {"scatter", build_scatter},
+    {"scatter_nd_add", build_scatter_nd_add},
+    {"take", build_take},
 };
 
 }  // namespace

@@ -133,6 +133,31 @@ ConcreteRule build_smooth(const Call& call, Words) {
   return rule;
 }
 
+// multi_margin_loss, multilabel_margin_loss: one loss a row; the classes must be whole.
+ConcreteRule build_margin(const Call& call, Words words) {
+  check_count(call, 2, 3);
+  const Shape& self = call.inputs[0].meta.sizes;
+  ConcreteRule rule = start(call);
+  TensorMap out;
+  if (reduction(call) == kNone && self.size() > 1) {
+    out = whole({self[0]});
+    if (self[0] != 1) {
+      const int n = add_factor(rule, "n", self[0]);
+      rule.factors.back().nonempty = true;
+      put(rule.inputs[0], 0, n);
+      put(rule.inputs[1], 0, n);
+      put(out, 0, n);
+    }
+  }
+  rule.outputs.push_back(std::move(out));
+  if (has_word(words, "native")) {
+    TensorMap targets = whole(call.inputs[1].meta.sizes);
+    targets.dims = rule.inputs[1].dims;
+    rule.outputs.push_back(std::move(targets));
+  }
+  return rule;
+}
+
 constexpr Row kRows[] = {
     {"aten::binary_cross_entropy", "loss_of_pairs"},
     {"aten::binary_cross_entropy_with_logits", "loss_of_pairs"},
@@ -141,6 +166,8 @@ constexpr Row kRows[] = {
     {"aten::kl_div", "loss_of_pairs"},
     {"aten::l1_loss", "loss_of_pairs"},
     {"aten::mse_loss", "loss_of_pairs"},
+    {"aten::multi_margin_loss", "margin"},
+    {"aten::multilabel_margin_loss_forward", "margin native"},
     {"aten::nll_loss", "loss_of_classes nll_loss"},
     {"aten::nll_loss2d", "loss_of_classes nll_loss"},
     {"aten::nll_loss_nd", "loss_of_classes nll_loss"},
@@ -153,7 +180,8 @@ constexpr Row kRows[] = {
 constexpr NamedBuilder kBuilders[] = {{"label_smooth", build_smooth},
                                       {"loss_of_classes", build_classes},
                                       {"loss_of_pairs", build_pairs},
-                                      {"loss_with_softmax", build_with_softmax}};
+                                      {"loss_with_softmax", build_with_softmax},
+                                      {"margin", build_margin}};
 
 }  // namespace
 

@@ -14,6 +14,7 @@ namespace {
 
 // addmv of no rows gives one row where the addend has one: torch forgets to broadcast.
 constexpr Row kRows[] = {
+    {"aten::_cdist_forward", "... p m!, ... r m! -> ... p r"},
     {"aten::addbmm", "^+m n, *b m k, *b k n -> m n"},
     {"aten::addmm", "^+m n, *m k, *k n -> m n"},
     {"aten::addmv", "^+m, *m k, *k -> m; filled"},
@@ -23,7 +24,7 @@ constexpr Row kRows[] = {
     {"aten::dot", "*k, *k -> ()"},
     {"aten::einsum", "einsum"},
     {"aten::ger", "*m, *n -> m n"},
-    {"aten::inner", "*... k, *n k -> ... n"},
+    {"aten::inner", "inner"},
     {"aten::linear", "*... k, *n k, ?+n -> ... n"},
     {"aten::matmul", "matmul"},
     {"aten::mm", "*m k, *k n -> m n"},
@@ -45,6 +46,21 @@ ConcreteRule build_matmul(const Call& call, Words) {
   if (left == 1 && right == 1) return concretize(kVectors, call);
   if (left == 1) return concretize(kLeftVector, call);
   return concretize(right == 1 ? kRightVector : kMatrices, call);
+}
+
+// inner(a [..., k], b [..., k]) -> a's dims, b's dims; with a number: their product.
+ConcreteRule build_inner(const Call& call, Words) {
+  static const Notation kVector = parse_notation("*... k, *k -> ...");
+  static const Notation kMatrix = parse_notation("*... k, *n k -> ... n");
+  static const Notation kCube = parse_notation("*... k, *m n k -> ... m n");
+  static const Notation kNumber = parse_notation("*..., *... -> ...");
+  check_count(call, 2, 2);
+  const std::size_t left = call.inputs[0].meta.sizes.size();
+  const std::size_t right = call.inputs[1].meta.sizes.size();
+  if (left == 0 || right == 0) return concretize(kNumber, call);
+  if (right == 1) return concretize(kVector, call);
+  if (right > 3) check_ndim(call, 1, 3);
+  return concretize(right == 2 ? kMatrix : kCube, call);
 }
 
 // Operands are marked as broadcast: a dim of size 1 stretches in einsum.
@@ -101,7 +117,8 @@ ConcreteRule build_einsum(const Call& call, Words) {
   return concretize(parse_notation(rule + " -> " + operand_text(right, false)), call);
 }
 
-constexpr NamedBuilder kBuilders[] = {{"einsum", build_einsum}, {"matmul", build_matmul}};
+constexpr NamedBuilder kBuilders[] = {
+    {"einsum", build_einsum}, {"inner", build_inner}, {"matmul", build_matmul}};
 
 }  // namespace
 

@@ -47,8 +47,9 @@ ConcreteRule build_histc(const Call& call, Words) {
   return rule;
 }
 
-// A transform along the dims of attribute `dim`: they must be whole.
-ConcreteRule build_transform(const Call& call, Words) {
+// A transform along the dims of attribute `dim`: they must be whole. `half`: the last of them keeps
+// the first half of the frequencies; `real`: it comes back to attribute `last_dim_size`.
+ConcreteRule build_transform(const Call& call, Words words) {
   check_count(call, 1, 1);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
@@ -58,23 +59,72 @@ ConcreteRule build_transform(const Call& call, Words) {
   for (Factor& factor : rule.factors) factor.nonempty = true;  // the library refuses
   TensorMap out = whole(call.inputs[0].meta.sizes);
   out.dims = rule.inputs[0].dims;
+  const std::vector<std::int64_t> dims = call.integers("dim");
+  if (!dims.empty() && !words.empty()) {
+    const int last = check_dim(call, dims.back(), static_cast<int>(factors.size()));
+    std::int64_t& size = out.sizes[static_cast<std::size_t>(last)];
+    const bool half = words.front() == "half" && call.boolean("onesided", true);
+    if (half) size = size / 2 + 1;
+    if (words.front() == "real") size = call.integer("last_dim_size", size);
+    if (half || words.front() == "real") out.dims[static_cast<std::size_t>(last)].clear();
+  }
   rule.inputs[0].linear = true;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// renorm: each slice of attribute `dim` by its own norm.
+ConcreteRule build_renorm(const Call& call, Words) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  const std::vector<int> factors = spread(rule, 0);
+  const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
+  for (int d = 0; d < static_cast<int>(factors.size()); ++d) {
+    if (d != dim) block(rule, factors[static_cast<std::size_t>(d)]);
+  }
+  TensorMap out = whole(call.inputs[0].meta.sizes);
+  out.dims = rule.inputs[0].dims;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// searchsorted(sorted, values, sorter?): sorted has one dim, or a row for each row of values.
+ConcreteRule build_search(const Call& call, Words) {
+  check_count(call, 2, 3);
+  ConcreteRule rule = start(call);
+  const std::vector<int> factors = spread(rule, 1);
+  const Shape& sorted = call.inputs[0].meta.sizes;
+  if (sorted.size() > 1) {
+    check_ndim(call, 1, sorted.size());
+    for (std::size_t d = 0; d + 1 < sorted.size(); ++d) {
+      put(rule.inputs[0], d, factors[d]);
+      if (call.inputs.size() > 2 && call.inputs[2].present) put(rule.inputs[2], d, factors[d]);
+    }
+  }
+  TensorMap out = whole(call.inputs[1].meta.sizes);
+  out.dims = rule.inputs[1].dims;
   rule.outputs.push_back(std::move(out));
   return rule;
 }
 
 constexpr Row kRows[] = {
     {"aten::_fft_c2c", "transform"},
+    {"aten::_fft_c2r", "transform real"},
+    {"aten::_fft_r2c", "transform half"},
     {"aten::_grouped_mm", "grouped_mm"},
     {"aten::histc", "histc"},
-    {"aten::linalg_cross", "*... d!@dim=-1, *... d!@dim=-1 -> ="},
-    {"aten::linalg_inv", "... n! m! -> ="},
+    {"aten::linalg_cross", "*... d!@dim=-1, *... d!@dim=-1 -> ... d@dim=-1"},
     {"aten::linalg_solve_triangular", "... n! n!, ... p! q! -> ... p q"},
+    {"aten::renorm", "renorm"},
+    {"aten::searchsorted.Tensor", "searchsorted"},
+    {"aten::trace", "*m! n! -> ()"},
     {"hyper_parallel::roi_align", "*n! c h! w!, r! q!, ?b! -> r c _=pooled_height _=pooled_width"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"grouped_mm", build_grouped}, {"histc", build_histc}, {"transform", build_transform}};
+    {"grouped_mm", build_grouped},  {"histc", build_histc},         {"renorm", build_renorm},
+    {"searchsorted", build_search}, {"transform", build_transform},
+};
 
 }  // namespace
 

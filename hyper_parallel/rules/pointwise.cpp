@@ -84,7 +84,7 @@ ConcreteRule build_prelu(const Call& call, Words) {
   return rule;
 }
 
-constexpr Row kRows[] = {{"aten::prelu", "prelu"}};
+constexpr Row kRows[] = {{"aten::frexp.Tensor", "... -> =, ="}, {"aten::prelu", "prelu"}};
 
 constexpr Group kGroups[] = {
     {"pointwise",
@@ -108,6 +108,34 @@ constexpr Group kGroups[] = {
      "remainder.Scalar_Tensor remainder.Tensor rsqrt rsub.Scalar selu sgn signbit silu sin sinc "
      "softshrink sqrt square sub.Scalar subtract.Scalar tan threshold where.Scalar "
      "xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor"},
+    {"pointwise",
+     "ldexp.Tensor special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0 "
+     "special_bessel_y1 special_chebyshev_polynomial_t special_chebyshev_polynomial_t.n_scalar "
+     "special_chebyshev_polynomial_t.x_scalar special_chebyshev_polynomial_u "
+     "special_chebyshev_polynomial_u.n_scalar special_chebyshev_polynomial_u.x_scalar "
+     "special_chebyshev_polynomial_v special_chebyshev_polynomial_v.n_scalar "
+     "special_chebyshev_polynomial_v.x_scalar special_chebyshev_polynomial_w "
+     "special_chebyshev_polynomial_w.n_scalar special_chebyshev_polynomial_w.x_scalar "
+     "special_entr special_erfcx special_hermite_polynomial_h "
+     "special_hermite_polynomial_h.n_scalar special_hermite_polynomial_h.x_scalar "
+     "special_hermite_polynomial_he special_hermite_polynomial_he.n_scalar "
+     "special_hermite_polynomial_he.x_scalar special_i0e special_i1 special_i1e "
+     "special_laguerre_polynomial_l special_laguerre_polynomial_l.n_scalar "
+     "special_laguerre_polynomial_l.x_scalar special_legendre_polynomial_p "
+     "special_legendre_polynomial_p.n_scalar special_legendre_polynomial_p.x_scalar "
+     "special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1 "
+     "special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri "
+     "special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 "
+     "special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_t.n_scalar "
+     "special_shifted_chebyshev_polynomial_t.x_scalar special_shifted_chebyshev_polynomial_u "
+     "special_shifted_chebyshev_polynomial_u.n_scalar "
+     "special_shifted_chebyshev_polynomial_u.x_scalar special_shifted_chebyshev_polynomial_v "
+     "special_shifted_chebyshev_polynomial_v.n_scalar "
+     "special_shifted_chebyshev_polynomial_v.x_scalar special_shifted_chebyshev_polynomial_w "
+     "special_shifted_chebyshev_polynomial_w.n_scalar "
+     "special_shifted_chebyshev_polynomial_w.x_scalar special_spherical_bessel_j0 "
+     "special_xlog1py special_xlog1py.other_scalar special_xlog1py.self_scalar special_zeta "
+     "special_zeta.other_scalar special_zeta.self_scalar"},
     {"pointwise monotone",
      "arcsinh arctan asinh atan ceil clamp clamp.Tensor clamp_max clamp_max.Tensor clamp_min "
      "clamp_min.Tensor clip clip.Tensor erf exp exp2 expm1 fix floor fmax fmin hardsigmoid "
@@ -119,7 +147,7 @@ constexpr Group kGroups[] = {
     {"pointwise linear view", "_conj _neg_view conj imag positive real resolve_conj resolve_neg"},
     {"pointwise additive", "add.Tensor complex rsub.Tensor sub.Tensor subtract.Tensor"},
     {"pointwise multilinear", "mul.Tensor multiply.Tensor"},
-    {"pointwise first", "div.Tensor divide.Tensor true_divide.Tensor"},
+    {"pointwise first", "div.Tensor divide.Tensor native_dropout_backward true_divide.Tensor"},
     {"pointwise quotient", "div.Scalar_mode div.Tensor_mode divide.Scalar_mode divide.Tensor_mode"},
     {"pointwise blend", "lerp.Scalar lerp.Tensor"},
     {"pointwise addcmul", "addcmul"},

@@ -47,7 +47,7 @@ ConcreteRule build_multinomial(const Call& call, Words) {
 
 constexpr Group kGroups[] = {
     {"dropout", "dropout"},
-    {"dropout channels", "feature_dropout"},
+    {"dropout channels", "alpha_dropout feature_alpha_dropout feature_dropout"},
     {"dropout native", "native_dropout"},
     {"draw",
      "bernoulli bernoulli.Tensor bernoulli_.Tensor normal.Tensor_Tensor "

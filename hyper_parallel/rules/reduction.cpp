@@ -6,6 +6,7 @@
 //   reduce count           as sum, but of something that is not linear in the operand
 //   reduce any, all        split: P(max), P(min); what is pending passes for bools only
 //   reduce HANDLER/R       split: handler HANDLER, which gives R
+//   reduce ... dim 2       two results of the same sizes
 //
 // Traps: max over an empty piece fails; any and all are max and min of 0 and 1; the arg of a
 // maximum is not a partial value.
@@ -50,9 +51,19 @@ ReduceOp op_of(std::string_view kind) {
   return parse_reduce_op(kind);
 }
 
-void set_kind(Reduced& r, std::string_view kind, bool of_bools) {
+void set_kind(Reduced& r, std::string_view kind, const Call& call) {
   TensorMap& self = r.rule.inputs[0];
   std::string handler;
+  const bool extreme = kind == "max" || kind == "min";
+  if ((extreme || kind == "prod") && call.boolean("requires_grad", false)) {
+    // Such a P does not cross autograd, so the handler finishes the result.
+    for (int f : r.factors) {
+      Factor& factor = r.rule.factors[static_cast<std::size_t>(f)];
+      factor.handler = extreme ? "extreme" : "prod";
+      factor.nonempty = extreme;
+    }
+    return;
+  }
   if (kind.ends_with("/R")) handler = kind.substr(0, kind.size() - 2);
   if (kind == "mean") handler = "mean";
   for (int f : r.factors) {
@@ -65,7 +76,8 @@ void set_kind(Reduced& r, std::string_view kind, bool of_bools) {
   }
   if (kind.ends_with("/R") || kind == "count") return;
   // Of numbers the maximum may be 0, and other parts not.
-  self.linear = of_bools || (kind != "any" && kind != "all");
+  const bool truth = kind == "any" || kind == "all";
+  self.linear = !truth || call.inputs[0].meta.dtype == DType::boolean;
   if (kind == "sum" || kind == "mean") return;
   r.rule.partial = PartialRule::one;
   r.rule.partial_op = op_of(kind);
@@ -76,7 +88,8 @@ ConcreteRule build(const Call& call, Words words) {
   const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
   const std::string_view name = words.size() > 1 ? words[1] : "dim";
   Reduced r = reduce(call, dims_of(call, name, ndim), call.boolean("keepdim", false));
-  set_kind(r, words.front(), call.inputs[0].meta.dtype == DType::boolean);
+  set_kind(r, words.front(), call);
+  if (has_word(words, "2")) r.rule.outputs.push_back(r.rule.outputs[0]);
   return std::move(r.rule);
 }
 
@@ -111,10 +124,12 @@ constexpr Row kRows[] = {
     {"aten::any", "reduce any"},
     {"aten::any.dim", "reduce any"},
     {"aten::any.dims", "reduce any"},
+    {"aten::aminmax", "pick ! 2"},
     {"aten::argmax", "pick argmax"},
     {"aten::argmin", "pick argmax"},
     {"aten::count_nonzero", "reduce count"},
     {"aten::count_nonzero.dim_IntList", "reduce count"},
+    {"aten::hash_tensor", "pick !"},
     {"aten::kthvalue", "pick ! last 2"},
     {"aten::linalg_vector_norm", "reduce norm/R"},
     {"aten::logsumexp", "reduce logsumexp/R"},
@@ -122,10 +137,12 @@ constexpr Row kRows[] = {
     {"aten::max.dim", "pick minmax_dim 2"},
     {"aten::mean", "reduce mean"},
     {"aten::mean.dim", "reduce mean"},
+    {"aten::median", "pick !"},
     {"aten::median.dim", "pick ! 2"},
     {"aten::min", "reduce min"},
     {"aten::min.dim", "pick minmax_dim 2"},
     {"aten::mode", "pick ! last 2"},
+    {"aten::nanmedian", "pick !"},
     {"aten::nanmedian.dim", "pick ! 2"},
     {"aten::nansum", "reduce count"},
     {"aten::norm.Scalar", "reduce norm/R"},
@@ -137,11 +154,13 @@ constexpr Row kRows[] = {
     {"aten::std", "reduce var/R"},
     {"aten::std.correction", "reduce var/R"},
     {"aten::std.dim", "reduce var/R"},
+    {"aten::std_mean.correction", "reduce var/R dim 2"},
     {"aten::sum", "reduce sum"},
     {"aten::sum.dim_IntList", "reduce sum"},
     {"aten::var", "reduce var/R"},
     {"aten::var.correction", "reduce var/R"},
     {"aten::var.dim", "reduce var/R"},
+    {"aten::var_mean.correction", "reduce var/R dim 2"},
     {"hyper_parallel::squared_l2_norm", "reduce count"},
 };
 

@@ -197,6 +197,10 @@ bool is_out(std::string_view op) {
   return dot != std::string_view::npos && op.substr(dot).ends_with("out");
 }
 
+// view_copy and its like return what the view is, in memory of its own.
+constexpr std::string_view kCopy = "_copy";
+bool is_copy_of_view(std::string_view op) { return op.substr(0, op.find('.')).ends_with(kCopy); }
+
 // Operands at the end that an out= op writes to.
 std::size_t count_out(const Call& call) {
   std::size_t n = 0;
@@ -263,13 +267,18 @@ const Row* find_row(std::string_view op) {
     name.overload = "Tensor";
     return registry.find(name.whole());
   }
+  if (is_copy_of_view(op)) {
+    name.base.resize(name.base.size() - kCopy.size());
+    return registry.find(name.whole());
+  }
   if (!name.base.ends_with("_") || name.base.ends_with("__")) return nullptr;
   name.base.pop_back();
   if (name.overload == "Scalar" || name.overload == "Tensor") {  // pow_.Scalar, pow_.Tensor
     const Row* row = registry.find(name.base + ".Tensor_" + name.overload);
     if (row != nullptr) return row;
   }
-  return registry.find(name.whole());
+  if (const Row* row = registry.find(name.whole())) return row;
+  return name.overload.empty() ? registry.find(name.base + ".int") : nullptr;  // transpose_
 }
 
 void register_row(std::string_view op, std::string_view spec) {
@@ -294,6 +303,7 @@ ConcreteRule concretize(const Row& row, const Call& call) {
     if (const std::size_t n = count_out(call); n > 0) return build_out(compiled, call, n);
   }
   ConcreteRule rule = build(compiled, call);
+  if (is_copy_of_view(call.op)) rule.aliases = false;
   const bool in_place = !call.inputs.empty() && call.inputs[0].pinned && rule.parts.empty();
   if (in_place && !rule.aliases) write_first(rule, call);
   return rule;

@@ -264,34 +264,133 @@ ConcreteRule build_diagonal(const Call& call, Words) {
   return rule;
 }
 
-// as_strided reads storage: whole.
-ConcreteRule build_strided(const Call& call, Words) {
+// as_strided reads storage: whole. `scatter`: writes src there.
+ConcreteRule build_strided(const Call& call, Words words) {
+  if (!words.empty()) {
+    check_count(call, 2, 2);
+    ConcreteRule rule = start(call);
+    rule.outputs.push_back(whole(call.inputs[0].meta.sizes));
+    return rule;
+  }
   ConcreteRule rule = start_moving(call, true);
   rule.outputs.push_back(whole(call.integers("size")));
+  return rule;
+}
+
+// narrow_copy(self, dim, start, length)
+ConcreteRule build_narrow(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, false);
+  const std::vector<int> factors = spread(rule, 0);
+  if (factors.empty()) check_ndim(call, 0, 1);
+  const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
+  TensorMap out = like_first(rule);
+  keep_whole(rule, out, factors, dim);
+  out.sizes[static_cast<std::size_t>(dim)] = call.integer("length", 0);
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// slice_scatter, select_scatter, diagonal_scatter (self, src): self with the part src. Dims of
+// which a part is taken must be whole; the last dim of src of a diagonal stands for two.
+ConcreteRule build_part(const Call& call, Words words) {
+  check_count(call, 2, 2);
+  ConcreteRule rule = start(call);
+  const std::vector<int> factors = spread(rule, 0);
+  const int ndim = static_cast<int>(factors.size());
+  if (ndim == 0) check_ndim(call, 0, 1);
+  std::vector<int> taken = {dim_of(call, has_word(words, "diagonal") ? "dim1" : "dim", 0, ndim)};
+  if (has_word(words, "diagonal")) taken.push_back(dim_of(call, "dim2", 1, ndim));
+  TensorMap& src = rule.inputs[1];
+  std::size_t next = 0;
+  for (int d = 0; d < ndim; ++d) {
+    const int f = factors[static_cast<std::size_t>(d)];
+    if (std::find(taken.begin(), taken.end(), d) != taken.end()) {
+      block(rule, f);
+      if (has_word(words, "slice")) ++next;
+    } else if (next < src.sizes.size()) {
+      if (src.sizes[next] == rule.inputs[0].sizes[static_cast<std::size_t>(d)]) {
+        put(src, next, f);
+      }
+      ++next;
+    }
+  }
+  rule.inputs[0].linear = src.linear = true;
+  src.term = 1;
+  rule.partial = PartialRule::any;
+  rule.outputs.push_back(like_first(rule));
+  return rule;
+}
+
+// diag_embed: the last dim becomes two.
+ConcreteRule build_diag_embed(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, false);
+  const std::vector<int> factors = spread(rule, 0);
+  const int ndim = static_cast<int>(factors.size()) + 1;
+  if (ndim < 2) check_ndim(call, 0, 1);
+  block(rule, factors.back());
+  const int a = dim_of(call, "dim1", -2, ndim);
+  const int b = dim_of(call, "dim2", -1, ndim);
+  const std::int64_t offset = call.integer("offset", 0);
+  const std::int64_t size = rule.inputs[0].sizes.back() + (offset < 0 ? -offset : offset);
+  TensorMap out;
+  std::size_t next = 0;
+  for (int d = 0; d < ndim; ++d) {
+    const bool made = d == a || d == b;
+    out.sizes.push_back(made ? size : rule.inputs[0].sizes[next]);
+    out.dims.push_back(made ? std::vector<int>{} : rule.inputs[0].dims[next]);
+    next += made ? 0 : 1;
+  }
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// rot90(k, dims): the two dims must be whole, and change places if k is odd.
+ConcreteRule build_rot90(const Call& call, Words) {
+  ConcreteRule rule = start_moving(call, false);
+  const std::vector<int> factors = spread(rule, 0);
+  TensorMap out = like_first(rule);
+  const std::vector<int> dims = dims_of(call, "dims", static_cast<int>(factors.size()));
+  for (int d : dims) keep_whole(rule, out, factors, d);
+  if (call.integer("k", 1) % 2 != 0 && dims.size() == 2) {
+    std::swap(out.sizes[static_cast<std::size_t>(dims[0])],
+              out.sizes[static_cast<std::size_t>(dims[1])]);
+  }
+  rule.outputs.push_back(std::move(out));
   return rule;
 }
 
 constexpr Row kRows[] = {{"hyper_parallel::slice", "slices"}};
 
 constexpr Group kGroups[] = {
+    {"diag_embed", "diag_embed"},
     {"diagonal", "diagonal"},
     {"flip_or_roll", "flip roll"},
+    {"narrow", "narrow_copy"},
     {"pad", "constant_pad_nd pad"},
+    {"part", "select_scatter"},
+    {"part diagonal", "diagonal_scatter"},
+    {"part slice", "slice_scatter"},
     {"repeat", "repeat"},
     {"repeat_interleave", "repeat_interleave.self_int"},
+    {"rot90", "rot90"},
     {"select", "select.int"},
     {"slice", "slice.Tensor"},
     {"strided", "as_strided"},
+    {"strided scatter", "as_strided_scatter"},
     {"triangle", "tril triu"},
     {"unfold", "unfold"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
+    {"diag_embed", build_diag_embed},
     {"diagonal", build_diagonal},
     {"flip_or_roll", build_moved},
+    {"narrow", build_narrow},
     {"pad", build_pad},
+    {"part", build_part},
     {"repeat", build_repeat},
     {"repeat_interleave", build_interleave},
+    {"rot90", build_rot90},
     {"select", build_select},
     {"slice", build_slice},
     {"slices", build_slices},

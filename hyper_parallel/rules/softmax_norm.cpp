@@ -96,6 +96,7 @@ constexpr Row kRows[] = {
     {"aten::_fused_rms_norm", "norm ! rstd"},
     {"aten::_log_softmax", "... d~log_softmax@dim -> ="},
     {"aten::_log_softmax_backward_data", "*... d!@dim, ... d!@dim -> ="},
+    {"aten::_safe_softmax", "... d!@dim -> ="},
     {"aten::_softmax", "... d~softmax@dim -> ="},
     {"aten::_softmax_backward_data", "*... d!@dim, ... d!@dim -> ="},
     {"aten::batch_norm", "batch_norm"},

@@ -58,6 +58,21 @@ void run_on_plain(Frame& f, const Operands& operands) {
   f.op.callBoxed(f.stack);
 }
 
+// Run the code that an op is made of. Some read memory (lengths in a tensor): these run whole.
+void decompose(Frame& f) {
+  const auto first = f.stack->begin() + static_cast<std::ptrdiff_t>(f.base);
+  const torch::jit::Stack arguments(first, f.stack->end());
+  try {
+    f.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *f.stack);
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    if (f.info.writes || text.find("that doesn't have storage") == std::string::npos) throw;
+    f.stack->resize(f.base);
+    f.stack->insert(f.stack->end(), arguments.begin(), arguments.end());
+    dispatch(f);
+  }
+}
+
 void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpInfo& info = op_info(op);
   Frame frame(op, info, stack);
@@ -71,7 +86,7 @@ void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       return;
     }
     case OpInfo::Kind::decompose:
-      op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+      decompose(frame);
       return;
     case OpInfo::Kind::rule:
     case OpInfo::Kind::unknown:

@@ -43,6 +43,9 @@ void read_call(const Frame& frame, Operands& operands, PlanKey& key);
 /// Infer and price: the slow path of a call that was not seen before.
 std::unique_ptr<OpPlan> make_plan(const Frame& frame, const Operands& operands);
 
+/// Whether the result of the call will need a graph.
+bool wants_grad(const Operands& operands);
+
 /// True for a number that is 0. The key of a plan tells such numbers from others, and no more.
 bool is_zero(const c10::IValue& v);
 

@@ -53,6 +53,10 @@ void var(HandlerCall& c);
 void norm(HandlerCall& c);
 void cumsum(HandlerCall& c);
 
+// handlers_extreme.cpp
+void extreme(HandlerCall& c);
+void prod(HandlerCall& c);
+
 // handlers_shape.cpp
 void squeeze(HandlerCall& c);
 

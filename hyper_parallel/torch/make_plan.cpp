@@ -39,8 +39,10 @@ rules::Attr attribute(const c10::Argument& schema, const c10::IValue& v) {
   return std::monostate{};
 }
 
-/// Every operand whole, results whole, whatever the op does.
-std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands) {
+/// Every operand whole, results whole, whatever the op does. What is written goes back to where it
+/// was.
+std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands,
+                                        const std::string& why) {
   auto plan = std::make_unique<OpPlan>();
   plan->mesh = operands.mesh;
   plan->dynamic = true;
@@ -53,7 +55,7 @@ std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands
       input.layout = whole;
       if (impl_of(t)->layout() != whole) {
         input.plan = plan::redistribute(impl_of(t)->layout(), whole, meta_of(t));
-        input.reason = "no rule: run on whole tensors";
+        input.reason = why + ": run on whole tensors";
         plan->moves = true;
         moved += (moved.empty() ? "" : "; ") + describe(t);
       }
@@ -74,9 +76,8 @@ std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands
     if (warned->size() < 10000 && warned->insert(f.info.name).second) {
       double bytes = 0;
       for (const auto& input : plan->inputs) bytes += input.plan ? input.plan->bytes : 0;
-      TORCH_WARN("hyper_parallel: ", f.info.name,
-                 " has no sharding rule and runs on whole tensors (", moved, "; ",
-                 static_cast<std::int64_t>(bytes), " bytes moved a call). ",
+      TORCH_WARN("hyper_parallel: ", f.info.name, " has ", why, " and runs on whole tensors (",
+                 moved, "; ", static_cast<std::int64_t>(bytes), " bytes moved a call). ",
                  "Register a rule, or use policy(\"strict\") to forbid it.");
     }
   }
@@ -107,6 +108,20 @@ bool updates_silently(const Frame& f, const std::string& argument) {
   if (!f.info.name.starts_with("aten::")) return false;  // ours return them
   const auto training = f.op.schema().argumentIndexWithName("training");
   return training.has_value() && f.argument(static_cast<std::size_t>(*training)).toBool();
+}
+
+// Whether an op in place may run on whole tensors. A sum that is pending stays the user's decision.
+bool can_write_back(const Frame& f, const Operands& operands, const rules::Call& call) {
+  if (policy() == Policy::strict || f.info.has_out) return false;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (!call.inputs[i].pinned) continue;
+    const auto argument = static_cast<std::size_t>(operands.argument[i]);
+    const Layout* layout = call.inputs[i].layout;
+    if (!f.info.arguments[argument].written || (layout != nullptr && layout->has_partial())) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -145,6 +160,7 @@ rules::Call make_call(const Frame& f, const Operands& operands) {
     if (!a.out) call.list_lengths.push_back(a.list ? static_cast<int>(members) : -1);
     next += members;
   }
+  if (f.info.grad_matters) call.attrs.emplace("requires_grad", wants_grad(operands));
   return call;
 }
 
@@ -155,11 +171,18 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands) {
     plan->plain_write = true;
     return plan;
   }
-  if (f.info.row == nullptr) return replicated_plan(f, operands);
+  if (f.info.row == nullptr) return replicated_plan(f, operands, "no sharding rule");
 
   const rules::Call call = make_call(f, operands);
   const rules::ConcreteRule rule = rules::concretize(*f.info.row, call);
-  return make_plan(f, operands, call, rules::infer_forward(rule, call));
+  rules::Inference inferred;
+  try {
+    inferred = rules::infer_forward(rule, call);
+  } catch (const UnsupportedError& error) {
+    if (error.code() != "HP-S030" || !can_write_back(f, operands, call)) throw;
+    return replicated_plan(f, operands, "no rule that keeps the layout of what it writes");
+  }
+  return make_plan(f, operands, call, std::move(inferred));
 }
 
 std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, const rules::Call& call,
@@ -188,7 +211,8 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, cons
       const Layout* have = is_dtensor(t) ? impl_of(t)->layout() : Layout::replicated(operands.mesh);
       if (have != want) {
         input.plan = plan::redistribute(have, want, meta_of(t));
-        if (input.plan->steps.empty()) input.plan = nullptr;
+        // Pieces of a tensor without elements differ in shape all the same.
+        if (input.plan->steps.empty() && t.numel() != 0) input.plan = nullptr;
         plan->moves |= input.plan != nullptr;
         // What is written does not move, unless the rule knows better.
         input.scratch = call.inputs[k].pinned;

@@ -68,6 +68,11 @@ std::unique_ptr<const OpInfo> read(const c10::OperatorHandle& op) {
   }
   info->special = is_user_op(info->name) ? &run_user_op : find_special(info->name);
   info->row = rules::find_row(info->name);
+  if (info->row != nullptr) {
+    // Maxima and products of parts do not cross autograd.
+    const std::string_view spec = info->row->spec;
+    info->grad_matters = spec == "reduce max" || spec == "reduce min" || spec == "reduce prod";
+  }
   if (info->special != nullptr) {
     info->kind = OpInfo::Kind::special;
   } else if (is_transparent(info->name)) {

@@ -41,6 +41,7 @@ struct OpInfo {
   bool writes = false;
   bool views = false;  // some return is a view
   bool has_out = false;
+  bool grad_matters = false;  // its strategies depend on whether a gradient is wanted
 };
 
 /// Thread-safe, kept for each op while the process lives.

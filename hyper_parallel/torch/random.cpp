@@ -1,15 +1,10 @@
 #include "hyper_parallel/torch/random.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
-
-#include <mutex>
-#include <optional>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/bridge.h"
@@ -18,38 +13,6 @@
 
 namespace hyper_parallel::torch_layer {
 namespace {
-
-thread_local at::Tensor stream;  // the state of this rank thread's generator; undefined elsewhere
-
-// Puts this rank's stream in place of torch's default generator while one op draws.
-class Drawing {
- public:
-  Drawing() {
-    if (!stream.defined()) return;  // a process of its own: the default generator is its stream
-    lock_.emplace(mutex());
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    std::lock_guard<std::mutex> guard(generator.mutex());
-    before_ = generator.get_state();
-    generator.set_state(stream);
-  }
-  ~Drawing() {
-    if (!lock_) return;
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    std::lock_guard<std::mutex> guard(generator.mutex());
-    stream = generator.get_state();
-    generator.set_state(before_);
-  }
-  Drawing(const Drawing&) = delete;
-  Drawing& operator=(const Drawing&) = delete;
-
- private:
-  static std::mutex& mutex() {
-    static std::mutex instance;
-    return instance;
-  }
-  std::optional<std::lock_guard<std::mutex>> lock_;
-  at::Tensor before_;
-};
 
 bool ends_with(const std::string& text, std::string_view end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
@@ -98,23 +61,14 @@ at::Tensor whole_operand(const at::Tensor& t, bool shape_only) {
 
 }  // namespace
 
-void begin_rank_stream(const at::Tensor& state) {
-  stream = state.defined() ? state.clone() : at::Tensor();
-}
-
-void seed_rank_stream(std::uint64_t seed) {
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  stream = generator.get_state();
-}
-
 void run_random(Frame& f, const OpPlan& plan, Operands& operands) {
   const std::string name = base_name(f.info);
   if (name == "aten::dropout" || name == "aten::dropout_") {
     return run_dropout(f, plan, operands, name == "aten::dropout_");
   }
   const bool in_place = f.info.writes;
-  const bool drops = name.find("dropout") != std::string::npos;
-  const bool shape_only = (in_place && !drops) || ends_with(name, "_like");
+  const bool fills = in_place && name.find("dropout") == std::string::npos;
+  const bool shape_only = fills || ends_with(name, "_like");
   if (f.info.has_out || operands.tensors.empty()) {
     throw UnsupportedError(Message("HP-D016", f.info.name + " with out= draws no numbers here")
                                .hint("use the form that returns a new tensor"));

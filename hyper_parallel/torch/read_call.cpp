@@ -1,3 +1,6 @@
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
 #include <cstring>
 
 #include "hyper_parallel/core/error.h"
@@ -109,6 +112,12 @@ bool is_zero(const c10::IValue& v) { return v.isScalar() && v.toScalar().equal(0
 Policy policy() { return thread_policy; }
 void set_policy(Policy policy) { thread_policy = policy; }
 
+bool wants_grad(const Operands& operands) {
+  return at::GradMode::is_enabled() &&
+         std::any_of(operands.tensors.begin(), operands.tensors.end(),
+                     [](const at::Tensor& t) { return t.defined() && t.requires_grad(); });
+}
+
 void read_call(const Frame& f, Operands& operands, PlanKey& key) {
   key.push_back(reinterpret_cast<std::uint64_t>(&f.info));
   key.push_back(static_cast<std::uint64_t>(thread_policy));
@@ -128,6 +137,7 @@ void read_call(const Frame& f, Operands& operands, PlanKey& key) {
       key.push_back(v.isNone() ? kNone : is_zero(v) ? kZero : kUnkeyed);
     }
   }
+  if (f.info.grad_matters) key.push_back(wants_grad(operands) ? 1 : 0);
 }
 
 }  // namespace hyper_parallel::torch_layer

@@ -1,7 +1,12 @@
 // Ops that no rule can describe: they read or change the wrapper itself.
 
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/bridge.h"
@@ -34,17 +39,83 @@ void is_same_size(Frame& f) {
 
 void refuse(Frame& f) { no_storage(f); }
 
+void resize(Frame& f) {
+  if (f.argument(0).toTensor().sizes() != f.argument(1).toDimVector()) no_storage(f);
+  pop_push(f, f.argument(0));
+}
+
+void resize_as(Frame& f) {
+  if (f.argument(0).toTensor().sizes() != f.argument(1).toTensor().sizes()) no_storage(f);
+  pop_push(f, f.argument(0));
+}
+
+// The whole of `t`, in memory as the strides of `t` say. `t` must not be a part of another tensor,
+// as one device could read beyond it.
+at::Tensor laid_out(Frame& f, const at::Tensor& t) {
+  DTensorImpl* d = impl_of(t);
+  const at::Tensor local = local_for_use(t);
+  const bool part = d->copied_view || local.storage_offset() != 0 ||
+                    local.storage().nbytes() != static_cast<std::size_t>(local.numel()) *
+                                                    static_cast<std::size_t>(local.itemsize());
+  if (part || !d->is_non_overlapping_and_dense()) no_storage(f);
+  const Layout* whole = Layout::replicated(d->layout()->mesh());
+  if (d->layout() == whole) return t;
+  at::Tensor memory = at::empty_strided(t.sizes(), t.strides(), local.options());
+  memory.copy_(move(local, d->layout(), whole, t.sizes()));
+  at::Tensor out = wrap(memory, whole, t.sizes());
+  impl_of(out)->copied_view = true;
+  return out;
+}
+
+// Of the sizes of `self`: in its layout, the part in memory in the order that the strides say. The
+// engine makes gradients so, and only on those ranks where strides differ: no rank may communicate.
+void new_empty_strided(Frame& f) {
+  const at::Tensor self = f.argument(0).toTensor();
+  const auto sizes = f.argument(1).toDimVector();
+  const auto strides = f.argument(2).toDimVector();
+  if (!is_dtensor(self) || self.sizes() != sizes || strides.size() != sizes.size()) {
+    return dispatch(f);
+  }
+  const at::Tensor& local = impl_of(self)->local();
+  std::vector<std::size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return strides[a] < strides[b]; });
+  std::vector<std::int64_t> dense(sizes.size());
+  std::int64_t next = 1;
+  for (std::size_t d : order) {
+    dense[d] = next;
+    next *= std::max<std::int64_t>(local.size(static_cast<std::int64_t>(d)), 1);
+  }
+  f.argument(0) = local;
+  f.argument(1) = local.sizes().vec();
+  f.argument(2) = dense;
+  f.op.callBoxed(f.stack);
+  const at::Tensor out = f.stack->back().toTensor();
+  f.stack->back() = wrap(out, impl_of(self)->layout(), self.sizes());
+}
+
+// as_strided and its kin read memory.
+void strided(Frame& f) {
+  const at::Tensor self = f.argument(0).toTensor();
+  if (is_dtensor(self)) f.argument(0) = laid_out(f, self);
+  dispatch(f);
+}
+
 const std::unordered_map<std::string, SpecialOp>& specials() {
   static const auto* const table = new std::unordered_map<std::string, SpecialOp>{
       {"aten::_has_compatible_shallow_copy_type", compatible_shallow_copy},
       {"aten::is_same_size", is_same_size},
+      {"aten::new_empty_strided", new_empty_strided},
       {"aten::set_.source_Storage", refuse},
       {"aten::set_.source_Storage_storage_offset", refuse},
       {"aten::set_.source_Tensor", refuse},
       {"aten::set_.source_Tensor_storage_offset", refuse},
-      {"aten::resize_", refuse},
-      {"aten::resize_as_", refuse},
-      {"aten::as_strided", refuse},
+      {"aten::resize_", resize},
+      {"aten::resize_as_", resize_as},
+      {"aten::as_strided", strided},
+      {"aten::as_strided_copy", strided},
+      {"aten::as_strided_scatter", strided},
       {"aten::as_strided_", refuse},
       {"aten::to_sparse", refuse},
       {"aten::pin_memory", refuse},

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from hyper_parallel import _torch, intermediates
+from hyper_parallel import _torch, indexing, intermediates
 from hyper_parallel._core import Layout_, Placement
 from hyper_parallel.errors import usage_error
 from hyper_parallel.layout import Layout, is_layout_spec, layout_of_arguments, resolve_layout
@@ -213,6 +213,20 @@ class DTensor(torch.Tensor):
         return super().register_hook(hook)
 
     # ---- As a Python value -----------------------------------------------------------------
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if indexing.needs_coordinates(self, index, value):
+            indexing.put(self, index, value)
+        else:
+            super().__setitem__(index, value)
+
+    def new_tensor(self, data: Any, **options: Any) -> torch.Tensor:  # type: ignore[override]
+        """Make a plain tensor; beside DTensors it counts as the same value on every rank."""
+        return torch.empty(0, dtype=self.dtype, device=self.device).new_tensor(data, **options)
+
+    def new(self, *args: Any, **options: Any) -> torch.Tensor:  # type: ignore[override]
+        """Make a plain tensor of sizes or data, as the old ``torch.Tensor.new``."""
+        return torch.empty(0, dtype=self.dtype, device=self.device).new(*args, **options)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         """Show layout and this rank's part; nothing is communicated."""

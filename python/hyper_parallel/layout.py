@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
+
 from hyper_parallel._core import Layout_, Mesh, Placement
 from hyper_parallel._core import Partial as _partial
 from hyper_parallel.errors import usage_error
@@ -12,6 +14,9 @@ from hyper_parallel.mesh import DeviceMesh, as_mesh
 from hyper_parallel.placement import as_placement, as_placements, is_placement
 
 __all__ = ["Layout"]
+
+# Equal objects have one hash, and every layout equals torch.strided.
+_HASH = hash(torch.strided)
 
 Entry = str | None | Sequence[str]
 
@@ -288,13 +293,18 @@ class Layout:
         return (self._mesh, self._placements)
 
     def __eq__(self, other: object) -> bool:
-        """Compare mesh and placements; entries that name no axis do not count."""
+        """Compare mesh and placements; entries that name no axis do not count.
+
+        Code for plain tensors asks ``x.layout == torch.strided``: parts are strided tensors.
+        """
+        if isinstance(other, torch.layout):
+            return other is torch.strided
         if not isinstance(other, Layout):
             return NotImplemented
         return self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return _HASH
 
     def __str__(self) -> str:
         if self._layout is not None:

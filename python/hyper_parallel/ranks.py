@@ -18,22 +18,41 @@ from hyper_parallel import _torch
 __all__ = ["init_process_group", "manual_seed", "rank", "run_local", "world_size"]
 
 _torch_manual_seed = torch.manual_seed
+_torch_get_rng_state = torch.get_rng_state
+_torch_set_rng_state = torch.set_rng_state
 
 
 def manual_seed(seed: int) -> torch.Generator:
-    """Seed the random numbers of ops on DTensors, and torch's default generator.
+    """Seed the random numbers of the calling rank.
 
-    Ranks that are threads share the default generator, so each draws for DTensors from a stream of
-    its own, which a seed set by another rank does not touch. Random ops on plain tensors in rank
-    threads do share torch's generator: make such values before ``run_local``, or broadcast them.
-    ``torch.manual_seed`` does the same once this package is imported.
+    Ranks that are threads share torch's default generator, so each draws from a stream of its own,
+    which a seed set by another rank does not touch. ``torch.manual_seed``, ``torch.get_rng_state``
+    and ``torch.set_rng_state`` mean this stream once this package is imported.
     """
     if _torch._inside_run_local():
+        # Not the default generator: another rank may be drawing with its stream in there.
         _torch._seed_rank_stream(int(seed) & 0xFFFFFFFFFFFFFFFF)
+        if torch.cuda.is_available():
+            torch.cuda.manual_seed_all(int(seed))
+        return torch.default_generator
     return _torch_manual_seed(seed)
 
 
+def _get_rng_state() -> torch.Tensor:
+    """Give the state of the calling rank's stream; activation checkpoints keep it."""
+    return _torch._rank_stream_state() if _torch._inside_run_local() else _torch_get_rng_state()
+
+
+def _set_rng_state(new_state: torch.Tensor) -> None:
+    if _torch._inside_run_local():
+        _torch._set_rank_stream_state(new_state)
+    else:
+        _torch_set_rng_state(new_state)
+
+
 torch.manual_seed = torch.random.manual_seed = manual_seed
+torch.get_rng_state = torch.random.get_rng_state = _get_rng_state
+torch.set_rng_state = torch.random.set_rng_state = _set_rng_state
 
 # Measured on 2 cores: while one rank runs Python only, another does 3 times the ops that it does
 # with the default 5 ms; below 0.1 ms both lose half to switching.

@@ -1053,6 +1053,150 @@ give(
     case(t(5, 3), [4], [1], values=False),
 )
 
+# ---- Linear algebra ------------------------------------------------------------------------
+
+
+def posdef(*shape):
+    """Draw symmetric positive definite matrices."""
+
+    def draw(g):
+        x = torch.randn(shape, generator=g, dtype=torch.float64)
+        return x @ x.mT + shape[-1] * torch.eye(shape[-1], dtype=torch.float64)
+
+    return made(draw, f"posdef{list(shape)}")
+
+
+def lower(*shape):
+    return made(
+        lambda g: (
+            torch.randn(shape, generator=g, dtype=torch.float64).tril()
+            + 2 * torch.eye(shape[-1], dtype=torch.float64)
+        ),
+        f"lower{list(shape)}",
+    )
+
+
+for name in ("cholesky", "linalg_cholesky_ex"):
+    give(name, case(posdef(5, 3, 3)), case(posdef(2, 4, 4, 4)))
+give("cholesky_inverse", case(lower(5, 3, 3)), case(lower(4, 4)))
+give("cholesky_solve", case(t(5, 3, 2), lower(5, 3, 3)), case(t(3, 2), lower(3, 3)))
+give("_linalg_det _linalg_slogdet linalg_inv_ex", case(dominant(5, 3, 3)), case(dominant(4, 4)))
+give("linalg_matrix_exp", case(unit(5, 3, 3)), case(unit(4, 4)))
+give("linalg_lu_factor_ex linalg_lu geqrf", case(t(5, 4, 3)), case(t(3, 4)))
+give("linalg_ldl_factor_ex", case(posdef(5, 3, 3)), case(posdef(4, 4)))
+without(
+    "linalg_ldl_solve linalg_lu_solve lu_unpack",
+    "torch does not check pivots, and parts of a P are none: it would write out of bounds",
+)
+give("_linalg_solve_ex", case(dominant(5, 3, 3), t(5, 3, 2)), case(dominant(4, 4), t(4)))
+give("_linalg_solve_ex", case(dominant(3, 3), t(5, 2, 3), left=False))
+give("linalg_qr", case(t(5, 4, 3)), case(t(3, 4, 2), "r"), case(t(4, 2), "complete"))
+give("_linalg_svd", case(t(5, 4, 3)), case(t(3, 4, 2), False, False))
+give("_linalg_eigh", case(posdef(5, 3, 3)), case(posdef(4, 4), "U", False))
+give("linalg_eig", case(posdef(5, 3, 3), values=False), case(posdef(4, 4), values=False))
+give("linalg_householder_product", case(t(5, 4, 3), unit(5, 3)), case(t(4, 2), unit(2)))
+give("ormqr", case(t(5, 4, 3), unit(5, 3), t(5, 4, 2)))
+give("linalg_pinv.atol_rtol_tensor", case(t(5, 4, 3)), case(dominant(4, 4)))
+give("triangular_solve", case(t(5, 3, 2), lower(5, 3, 3), False), case(t(3, 2), lower(3, 3), False))
+give("_linalg_check_errors", case(ints(0, 1, 5, dtype=torch.int32), "op", is_matrix=False))
+
+# ---- What the rest of torch's database needed ------------------------------------------------
+
+give("_fft_r2c", case(t(5, 4), [1], 0, True), case(t(3, 4, 2), [0, 2], 1, False))
+give("_fft_c2r", case(t(5, 4, dtype=COMPLEX), [1], 0, 6), case(t(4, 3, dtype=COMPLEX), [0], 1, 7))
+give("_cdist_forward", case(t(5, 3), t(4, 3), 2.0, 2), case(t(2, 4, 3), t(2, 5, 3), 1.0, None))
+give("trace", case(t(5, 3)), case(t(4, 4)))
+give("renorm", case(t(5, 3), 2.0, 0, 1.0), case(t(4, 5, 2), 1.0, -1, 1.5))
+give(
+    "searchsorted.Tensor",
+    case(SORTED, t(5, 3)),
+    case(made(lambda g: torch.randn(4, 6, generator=g).double().sort()[0], "rows[4, 6]"), t(4, 5)),
+)
+give("inner", case(t(5, 3), t(3)), case(t(3), t(4, 3)), case(t(), t(5)), case(t(3), t(2, 4, 3)))
+give("frexp.Tensor", case(t(5, 3)), case(t(2, 4, 6)))
+give("take", case(t(5, 3), ints(0, 15, 4, 3)), case(t(7), ints(0, 7, 5)))
+give("put", case(t(5, 3), ints(0, 15, 4), t(4)))
+give("index_fill.int_Tensor", case(t(5, 3), 0, ints(0, 5, 2), t()))
+for reduce in ("prod", "mean", "amax", "amin"):
+    rows = made(lambda g: torch.tensor([0, 4, 2]), "rows")
+    give("index_reduce", case(distinct(5, 3), 0, rows, positive(3, 3), reduce))
+    give("index_reduce", case(distinct(4, 6), 1, rows, positive(4, 3), reduce, include_self=False))
+for reduce in ("sum", "prod", "mean", "amax", "amin"):
+    give("scatter_reduce.two", case(distinct(5, 3), 0, ints(0, 5, 4, 3), positive(4, 3), reduce))
+    give("scatter_reduce.two", case(distinct(4, 6), 1, ints(0, 6, 4, 5), positive(4, 5), reduce))
+give("dist", case(t(5, 3), t(5, 3)), case(t(4), t(4), 1))
+give("nonzero_static", case(grid(5, 3), size=7))
+give("unique_dim unique_dim_consecutive", case(ints(0, 2, 5, 3), 0))
+give(
+    "aminmax",
+    case(distinct(5, 3)),
+    case(distinct(5, 4), dim=1),
+    case(distinct(4, 6), dim=0, keepdim=True),
+)
+without("hash_tensor", "its unsigned results cannot be compared by arithmetic")
+give("median nanmedian", case(distinct(5, 3)), case(distinct(7)))
+give(
+    "std_mean.correction var_mean.correction",
+    case(t(5, 3), [0]),
+    case(t(2, 4, 6), [1], correction=0, keepdim=True),
+)
+give("std_mean.correction var_mean.correction", case(t(5, 4)))
+give("_safe_softmax", case(t(5, 3), 1), case(t(4, 6), 0))
+give("narrow_copy", case(t(5, 3), 0, 1, 3), case(t(5, 6), 1, 2, 4))
+give("slice_scatter", case(t(5, 3), t(2, 3), 0, 1, 3), case(t(5, 6), t(5, 3), 1, 0, 6, 2))
+give("select_scatter", case(t(5, 3), t(3), 0, 1), case(t(2, 5, 4), t(2, 5), 2, -1))
+give("diagonal_scatter", case(t(5, 3), t(3)), case(t(2, 4, 4), t(2, 3), 1, 1, 2))
+give("diag_embed", case(t(5, 3)), case(t(4, 2), 1, 0, 2))
+give("rot90", case(t(5, 3)), case(t(4, 6, 2), 2, [0, 2]), case(t(4, 6, 2), -1, [1, 2]))
+give("as_strided_scatter", case(t(5, 3), t(2, 2), [2, 2], [3, 1]))
+give("linspace.Tensor_Tensor logspace.Tensor_Tensor", case(t(), t(), 5))
+give("linspace.Tensor_Scalar logspace.Tensor_Scalar", case(t(), 2.0, 5))
+give("linspace.Scalar_Tensor logspace.Scalar_Tensor", case(2.0, t(), 5))
+give("native_dropout_backward", case(t(5, 3), bools(5, 3), 2.0))
+for reduction in (0, 1, 2):
+    give("multi_margin_loss", case(t(5, 3), ints(0, 3, 5), reduction=reduction))
+    give("multilabel_margin_loss_forward", case(t(5, 3), ints(-1, 3, 5, 3), reduction))
+give(
+    "convolution",
+    case(t(3, 4, 5), t(6, 4, 2), t(6), [1], [1], [1], False, [0], 1),
+    case(t(3, 4, 5), t(4, 6, 2), t(6), [2], [1], [1], True, [1], 1),
+    case(t(3, 4, 5), t(4, 3, 2), None, [1], [0], [1], True, [0], 2),
+)
+give("conv_transpose1d", case(t(3, 4, 5), t(4, 6, 2), t(6)), case(t(5, 4), t(5, 3, 2), None, [2]))
+give("conv_transpose2d.input", case(t(3, 4, 5, 4), t(4, 6, 2, 2), t(6), [2], [1]))
+give("conv_transpose3d.input", case(t(3, 4, 3, 2, 3), t(4, 2, 2, 2, 2), t(2)))
+give("channel_shuffle", case(t(5, 6, 3), 2))
+give(
+    "im2col",
+    case(t(5, 3, 4, 5), [2, 2], [1, 1], [1, 0], [1, 2]),
+    case(t(4, 4, 5), [2, 1], [1, 1], [0, 0], [1, 1]),
+)
+give("col2im", case(t(5, 12, 6), [3, 4], [2, 2], [1, 1], [0, 0], [1, 1]))
+give("pixel_shuffle", case(t(5, 8, 3, 4), 2))
+give("pixel_unshuffle", case(t(5, 3, 4, 6), 2))
+give("max_pool2d_with_indices", case(distinct(3, 5, 4, 6), [2, 2]))
+give("max_pool3d_with_indices", case(distinct(3, 5, 4, 2, 2), [2, 2, 2]))
+give("adaptive_max_pool2d", case(distinct(3, 5, 4, 6), [2, 3]))
+give("adaptive_max_pool3d", case(distinct(3, 5, 4, 2, 2), [2, 1, 1]))
+give("fractional_max_pool2d", case(distinct(3, 5, 6, 6), [2, 2], [3, 3], uniform(0, 1, 3, 5, 2)))
+give(
+    "fractional_max_pool3d",
+    case(distinct(3, 5, 4, 4, 4), [2, 2, 2], [2, 2, 2], uniform(0, 1, 3, 5, 3)),
+)
+PLACES = made(
+    lambda g: torch.tensor([0, 3, 8, 11]).expand(3, 5, 4).reshape(3, 5, 2, 2).clone(), "places"
+)
+give("max_unpool2d", case(t(3, 5, 2, 2), PLACES, [4, 3]))
+give("max_unpool3d", case(t(3, 5, 1, 2, 2), made(lambda g: torch.tensor([0, 3, 8, 11]).expand(3, 5, 4).reshape(3, 5, 1, 2, 2).clone(), "places"),
+                          [2, 2, 3], [1, 1, 1], [0, 0, 0]))  # fmt: skip
+give("_upsample_nearest_exact1d", case(t(3, 5, 4), [7]))
+give("_upsample_nearest_exact2d", case(t(3, 5, 4, 3), [6, 5]))
+give("_upsample_nearest_exact3d upsample_nearest3d", case(t(3, 5, 2, 3, 2), [3, 4, 3]))
+give("upsample_trilinear3d", case(t(3, 5, 2, 3, 2), [3, 4, 3], False))
+give("_upsample_bilinear2d_aa _upsample_bicubic2d_aa", case(t(3, 5, 4, 3), [6, 5], False))
+give("grid_sampler_2d", case(t(3, 5, 4, 6), unit(3, 2, 4, 2), 0, 0, False))
+give("grid_sampler_3d", case(t(3, 5, 4, 3, 2), unit(3, 2, 4, 3, 3), 0, 0, False))
+give("alpha_dropout feature_alpha_dropout", case(t(5, 3), 0.5, True), case(t(5, 4), 0.5, False))
 
 # ---- Ops that torch lacks ------------------------------------------------------------------
 

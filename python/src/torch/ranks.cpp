@@ -11,6 +11,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "hyper_parallel/torch/local_world.h"
@@ -95,6 +96,8 @@ void init_ranks(py::module_& m) {
   m.def("_world_size", [] { return current_rank().world_size(); });
   m.def("_context_generation", [] { return context_generation(); });
   m.def("_seed_rank_stream", &seed_rank_stream, py::arg("seed"));
+  m.def("_rank_stream_state", &rank_stream_state);
+  m.def("_set_rank_stream_state", &set_rank_stream_state, py::arg("state"));
   m.def("_inside_run_local", [] { return inside_run_local(); });
   m.def(
       "_group_name", [](const std::vector<int>& ranks) { return current_rank().group_name(ranks); },
