@@ -4,6 +4,7 @@
 ///
 ///     Mesh, Placement, Layout     how tensors lie
 ///     distribute_tensor, from_local, to_local, full_tensor, redistribute, reduce_partial
+///     custom_shard, value_and_grad; torch_layer::all_reduce for local code
 ///     register_rule               a sharding rule for an op of the program's own
 ///     shard_parameters            a torch::nn::Module by a plan
 ///     run_local, current_rank     ranks as threads of this process
@@ -18,6 +19,7 @@
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/rules/rule.h"
 #include "hyper_parallel/torch/api.h"
+#include "hyper_parallel/torch/collective_ops.h"
 #include "hyper_parallel/torch/module.h"
 #include "hyper_parallel/torch/ranks.h"
 #include "hyper_parallel/torch/user_ops.h"

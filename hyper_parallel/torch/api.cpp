@@ -1,7 +1,10 @@
 #include "hyper_parallel/torch/api.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -11,6 +14,7 @@
 #include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/collective_ops.h"
 #include "hyper_parallel/torch/coordinate.h"
+#include "hyper_parallel/torch/local_region.h"
 
 namespace hyper_parallel {
 namespace {
@@ -41,6 +45,44 @@ Shape gather_sizes(const at::Tensor& local, const Layout* layout) {
     size = torch_layer::sum_over_axes(size, layout->mesh(), split.axes);
   }
   return sizes;
+}
+
+// The global sizes, given or found, if this rank's part fits them.
+Shape fitted_sizes(const char* what, const at::Tensor& local, const Layout* layout,
+                   const std::optional<Shape>& given = std::nullopt) {
+  check_dims(layout, local.dim());
+  const Shape sizes = given ? *given : gather_sizes(local, layout);
+  const Shape want = local_shape(layout, sizes, torch_layer::my_coordinate(layout->mesh()));
+  if (!std::equal(want.begin(), want.end(), local.sizes().begin(), local.sizes().end())) {
+    throw UsageError(
+        Message("HP-D022", std::string(what) + ": the local shape does not fit the layout")
+            .fact("local", to_string(Shape(local.sizes().begin(), local.sizes().end())))
+            .fact("expected", to_string(want))
+            .fact("global", to_string(sizes) + " on " + to_string_with_mesh(layout))
+            .hint("chunk i of n holds ceil(size / n) rows, the last ones fewer or none"));
+  }
+  return sizes;
+}
+
+void check_layouts(const char* side, std::size_t given, std::size_t needed) {
+  if (given == needed) return;
+  throw UsageError(Message("HP-F005", std::string("custom_shard: ") + std::to_string(given) +
+                                          " layouts for " + std::to_string(needed) + " " + side));
+}
+
+const Mesh* mesh_of(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& t : tensors) {
+    if (is_dtensor(t)) return impl_of(t)->layout()->mesh();
+  }
+  return nullptr;
+}
+
+at::Tensor part_of(const at::Tensor& t, const Layout* layout, const Mesh* mesh) {
+  if (!is_dtensor(t)) {
+    if (layout != nullptr) check_dtensor(t, "custom_shard: an input with a layout");
+    return torch_layer::border_in(t, mesh);
+  }
+  return torch_layer::local_for_use(layout == nullptr ? t : redistribute(t, layout));
 }
 
 }  // namespace
@@ -79,20 +121,8 @@ at::Tensor from_local(const at::Tensor& local, const Layout* layout, std::option
                          .fact("given", torch_layer::describe(local))
                          .hint("redistribute() changes the layout of a DTensor"));
   }
-  check_dims(layout, local.dim());
-  const auto& here = torch_layer::my_coordinate(layout->mesh());
-  const bool given = sizes.has_value();
-  if (!given) sizes = gather_sizes(local, layout);
-  const Shape want = local_shape(layout, *sizes, here);
-  if (!std::equal(want.begin(), want.end(), local.sizes().begin(), local.sizes().end())) {
-    throw UsageError(
-        Message("HP-D022", "from_local: the local shape does not fit the layout")
-            .fact("local", to_string(Shape(local.sizes().begin(), local.sizes().end())))
-            .fact("expected", to_string(want))
-            .fact("global", to_string(*sizes) + " on " + to_string_with_mesh(layout))
-            .hint("chunk i of n holds ceil(size / n) rows, the last ones fewer or none"));
-  }
-  return torch_layer::from_local(local, layout, *sizes, grad_layout);
+  return torch_layer::from_local(local, layout, fitted_sizes("from_local", local, layout, sizes),
+                                 grad_layout);
 }
 
 at::Tensor to_local(const at::Tensor& t, const Layout* grad_layout) {
@@ -126,6 +156,70 @@ at::Tensor reduce_partial(const at::Tensor& t) {
 const Layout* layout_of(const at::Tensor& t) {
   check_dtensor(t, "layout");
   return impl_of(t)->layout();
+}
+
+std::vector<at::Tensor> custom_shard(const LocalFunction& fn, const std::vector<at::Tensor>& inputs,
+                                     const std::vector<const Layout*>& out_layouts,
+                                     const std::vector<const Layout*>& in_layouts) {
+  const Mesh* mesh = mesh_of(inputs);
+  if (mesh == nullptr) return fn(inputs);
+  if (!in_layouts.empty()) check_layouts("inputs", in_layouts.size(), inputs.size());
+  std::vector<at::Tensor> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    parts.push_back(part_of(inputs[i], in_layouts.empty() ? nullptr : in_layouts[i], mesh));
+  }
+  const std::vector<at::Tensor> entered = torch_layer::enter_region(parts, mesh);
+  std::vector<at::Tensor> results = fn(entered);
+  check_layouts("results", out_layouts.size(), results.size());
+  std::vector<at::Tensor> ties;
+  if (const at::Tensor anchor = torch_layer::region_anchor(entered); anchor.defined()) {
+    ties.push_back(anchor);
+  }
+  results = torch_layer::leave_region(results, ties, /*forced=*/true, mesh);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Shape sizes = fitted_sizes("custom_shard", results[i], out_layouts[i]);
+    results[i] = torch_layer::wrap(results[i], out_layouts[i], sizes);
+  }
+  return results;
+}
+
+ValueAndGrad value_and_grad(const std::function<at::Tensor()>& fn,
+                            const std::vector<at::Tensor>& weights) {
+  std::vector<at::Tensor> before;
+  for (const at::Tensor& w : weights) {
+    if (!w.is_leaf() || !w.requires_grad()) {
+      throw UsageError(Message("HP-G010", "value_and_grad: a weight is no leaf that requires grad")
+                           .fact("weight", torch_layer::describe(w)));
+    }
+    before.push_back(w.grad());
+  }
+  ValueAndGrad out;
+  {
+    at::AutoGradMode with_grad(true);
+    out.value = fn();
+  }
+  if (!out.value.requires_grad()) {
+    throw UsageError(Message("HP-G014", "value_and_grad: the value has no gradient")
+                         .fact("value", torch_layer::describe(out.value)));
+  }
+  const auto set = [&](const std::vector<at::Tensor>& grads) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      weights[i].mutable_grad() = grads.empty() ? at::Tensor() : grads[i];
+    }
+  };
+  set({});
+  try {
+    torch::autograd::backward({out.value}, {at::ones_like(out.value)}, std::nullopt, false,
+                              weights);
+  } catch (...) {
+    set(before);
+    throw;
+  }
+  for (const at::Tensor& w : weights) {
+    out.grads.push_back(w.grad().defined() ? w.grad() : at::zeros_like(w));
+  }
+  set(before);
+  return out;
 }
 
 }  // namespace hyper_parallel

@@ -2,8 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
-#include <span>
+#include <vector>
 
 #include "hyper_parallel/core/layout.h"
 #include "hyper_parallel/torch/dtensor.h"
@@ -42,5 +43,35 @@ at::Tensor reduce_partial(const at::Tensor& t);
 
 /// The layout of a DTensor. Throws UsageError for a plain tensor.
 const Layout* layout_of(const at::Tensor& t);
+
+/// A function of this rank's parts, one result or more.
+using LocalFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+
+/// Run code that is written for the parts of tensors, and may communicate itself
+/// (torch/collective_ops.h). `inputs` are moved to `in_layouts` first (empty: each keeps its own;
+/// null for a plain tensor, which counts as the same value on every rank); results are taken as
+/// parts in `out_layouts`. Without any DTensor it is a plain call.
+///
+///     custom_shard([&](const auto& t) { return std::vector{all_reduce(t[0].mm(t[1]), mesh, {1})};
+///     },
+///                  {x, w}, {rows}, {cut, rows_of_w});
+///
+/// Gradients are the true adjoint of what `fn` computes on all ranks. If an input requires grad,
+/// all floating-point results do.
+/// Throws UsageError: a wrong number of layouts, a layout for a plain tensor, results of other
+/// shapes than their layouts say.
+std::vector<at::Tensor> custom_shard(const LocalFunction& fn, const std::vector<at::Tensor>& inputs,
+                                     const std::vector<const Layout*>& out_layouts,
+                                     const std::vector<const Layout*>& in_layouts = {});
+
+/// A value, and the gradient of each weight in the weight's layout; zeros for a weight without
+/// influence. A value that is no scalar counts by its sum. `.grad` of the weights is not touched.
+/// Throws UsageError: a weight that is no leaf or requires no grad, a value without a graph.
+struct ValueAndGrad {
+  at::Tensor value;
+  std::vector<at::Tensor> grads;
+};
+ValueAndGrad value_and_grad(const std::function<at::Tensor()>& fn,
+                            const std::vector<at::Tensor>& weights);
 
 }  // namespace hyper_parallel

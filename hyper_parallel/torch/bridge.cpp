@@ -78,13 +78,12 @@ struct UpNode final : Node {
       : layout(layout), sizes(std::move(sizes)), leaf(std::move(leaf)) {}
 
   variable_list apply(variable_list&& grads) override {
-    // Some ops give no gradient for a tensor without elements. Other ranks may hold some, and they
-    // will meet over it.
+    // Some ops give no gradient, others only where a tensor has no elements. Ranks will meet over it,
+    // so all must have one.
     at::Tensor grad = std::move(grads[0]);
     if (!grad.defined()) {
       if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return {at::Tensor()};
       grad = input_metadata(0).zeros_like();
-      if (grad.numel() != 0) return {at::Tensor()};
     }
     at::Tensor out = wrap(std::move(grad), layout->dual(), sizes);
     const at::Tensor target = lock(leaf);
