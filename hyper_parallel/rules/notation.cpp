@@ -117,6 +117,7 @@ class Parser {
       ++at_;
       out.kind = Notation::Dim::Kind::whole;
       if (take_here('=')) out.size = name();
+      if (take_here('<')) out.most = known_letter();
     } else {
       out.letters.push_back(letter());
     }
@@ -136,10 +137,20 @@ class Parser {
     return value;
   }
 
+  auto find_letter(const std::string& id) {
+    return std::find_if(out_.letters.begin(), out_.letters.end(),
+                        [&](const Notation::Letter& l) { return l.name == id; });
+  }
+
+  int known_letter() {
+    const auto it = find_letter(name());
+    if (it == out_.letters.end()) fail("a letter of an operand expected");
+    return static_cast<int>(it - out_.letters.begin());
+  }
+
   int letter() {
     const std::string id = name();
-    auto it = std::find_if(out_.letters.begin(), out_.letters.end(),
-                           [&](const Notation::Letter& l) { return l.name == id; });
+    auto it = find_letter(id);
     const auto index = static_cast<int>(it - out_.letters.begin());
     if (it == out_.letters.end()) {
       out_.letters.emplace_back().name = id;

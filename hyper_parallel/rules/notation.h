@@ -27,6 +27,7 @@ struct Notation {
     std::string at;            // attribute that names the place of the dim
     std::int64_t at_default = 0;
     std::string size;  // kind whole: attribute that gives the size; empty: 1
+    int most = -1;     // letter whose size the attribute may not exceed, -1: none
   };
   struct Tensor {
     std::vector<Dim> dims;

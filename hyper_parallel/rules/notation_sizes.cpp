@@ -216,7 +216,7 @@ class Binder {
       put(out, d, dot_factors_[k]);
     });
     for (std::size_t d = 0; d < dims.size(); ++d) {
-      if (!dims[d]->size.empty()) out.sizes[d] = call_.integer(dims[d]->size, 1);
+      if (!dims[d]->size.empty()) out.sizes[d] = size_of(*dims[d]);
       for (int l : dims[d]->letters) {
         if (sizes_[at(l)] != kUnknown) out.sizes[d] *= sizes_[at(l)];
         put(out, d, factors_[at(l)]);
@@ -224,6 +224,20 @@ class Binder {
     }
     if (dots && call_.boolean("keepdim", false)) keep_dims(out);
     return out;
+  }
+
+  // The attribute that gives the size of a dim. Throws UsageError HP-S005: out of range.
+  std::int64_t size_of(const Dim& dim) const {
+    const std::int64_t size = call_.integer(dim.size, 1);
+    const std::int64_t most = dim.most < 0 ? kUnknown : sizes_[at(dim.most)];
+    if (size >= 0 && (most == kUnknown || size <= most)) return size;
+    Message message("HP-S005", call_.op + ": argument \"" + dim.size + "\" is " +
+                                   std::to_string(size) + ", out of range");
+    if (most != kUnknown) {
+      message.fact("range", "0 to " + std::to_string(most) + ", the size of \"" +
+                                notation_.letters[at(dim.most)].name + "\"");
+    }
+    throw UsageError(message);
   }
 
   // Put back, with size 1, the dims of the first operand that an attribute named and that the

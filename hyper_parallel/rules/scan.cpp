@@ -17,7 +17,7 @@ constexpr Row kRows[] = {
     {"aten::msort", "d! ... -> ="},
     {"aten::sort", "... d~sort@dim=-1 -> =, ="},
     {"aten::sort.stable", "... d~sort@dim=-1 -> =, ="},
-    {"aten::topk", "... d~topk/R@dim=-1 -> ... _=k@dim=-1, ... _=k@dim=-1"},
+    {"aten::topk", "... d~topk/R@dim=-1 -> ... _=k<d@dim=-1, ... _=k<d@dim=-1"},
 };
 
 }  // namespace

@@ -254,6 +254,13 @@ BAD = {
         "topk", [MM[0]], {"k": 1, "axis": 2},
         "[HP-S004] aten::topk: dim 2 is out of range for a tensor of 2 dims", "",
     ),
+    "attribute": (
+        "topk",
+        [MM[0]],
+        {"k": 17},
+        '[HP-S005] aten::topk: argument "k" is 17, out of range',
+        '0 to 16, the size of "d"',
+    ),
     "axis twice": (
         "sum", [MM[0]], {"axis": [0, -2]}, "[HP-S004] aten::sum.dim_IntList: a dim is listed", "",
     ),

@@ -86,8 +86,18 @@ TEST_SUITE("Notation") {
         made("... d@dim -> ...", {"f32[4, 6]"}, {{"dim", std::int64_t{0}}, {"keepdim", true}});
     CHECK(kept.outputs[0].sizes == Shape{1, 6});
     const auto top =
-        made("... d!@dim=-1 -> ... _=k@dim=-1", {"f32[4, 6]"}, {{"k", std::int64_t{2}}});
+        made("... d!@dim=-1 -> ... _=k<d@dim=-1", {"f32[4, 6]"}, {{"k", std::int64_t{2}}});
     CHECK(top.outputs[0].sizes == Shape{4, 2});
+    CHECK(error([] {
+            made("... d!@dim=-1 -> ... _=k<d@dim=-1", {"f32[4, 6]"}, {{"k", std::int64_t{7}}});
+          }) ==
+          "[HP-S005] example: argument \"k\" is 7, out of range\n"
+          "  range  0 to 6, the size of \"d\"");
+    CHECK(error([] { made("a -> a _=k", {"f32[4]"}, {{"k", std::int64_t{-1}}}); }) ==
+          "[HP-S005] example: argument \"k\" is -1, out of range");
+    CHECK(error([] {
+            made("a -> a _=k<b", {"f32[4]"});
+          }).starts_with("[HP-S050] rule notation: a letter of an operand expected"));
   }
 
   TEST_CASE("ADimOfSeveralLetters") {
