@@ -269,8 +269,8 @@ ConcreteRule build_pixels(const Call& call, Words words) {
   for (std::size_t d = 0; d < input.size(); ++d) {
     const std::int64_t size = d < c ? input[d] : plane[d - c];
     if (size <= 1) continue;
-    const int f = add_factor(rule, d < c ? "d" + std::to_string(d) : std::string(1, "chw"[d - c]),
-                             size);
+    const int f =
+        add_factor(rule, d < c ? "d" + std::to_string(d) : std::string(1, "chw"[d - c]), size);
     rule.factors.back().nonempty = true;
     put(few, d, f);
     put(many, d, f);
@@ -339,8 +339,12 @@ constexpr Row kRows[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"channel_shuffle", build_shuffle}, {"columns", build_columns},   {"convolution", build_convolution},
-    {"pixels", build_pixels},           {"pool", build_pool},         {"resample", build_resample},
+    {"channel_shuffle", build_shuffle},
+    {"columns", build_columns},
+    {"convolution", build_convolution},
+    {"pixels", build_pixels},
+    {"pool", build_pool},
+    {"resample", build_resample},
 };
 
 }  // namespace

@@ -74,8 +74,11 @@ constexpr Group kGroups[] = {
     {"type_as", "to.other type_as"},
 };
 
-constexpr NamedBuilder kBuilders[] = {
-    {"copy", build_copy}, {"like", build_like}, {"new", build_new}, {"steps", build_steps}, {"type_as", build_type_as}};
+constexpr NamedBuilder kBuilders[] = {{"copy", build_copy},
+                                      {"like", build_like},
+                                      {"new", build_new},
+                                      {"steps", build_steps},
+                                      {"type_as", build_type_as}};
 
 }  // namespace
 

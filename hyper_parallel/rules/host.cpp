@@ -38,8 +38,7 @@ ConcreteRule build_nonzero(const Call& call, Words words) {
 ConcreteRule build_whole(const Call& call, Words words) {
   if (call.inputs.empty()) check_count(call, 1, 1);
   ConcreteRule rule = start(call);
-  rule.outputs.push_back(has_word(words, "scalar") ? whole({})
-                                                   : whole(call.inputs[0].meta.sizes));
+  rule.outputs.push_back(has_word(words, "scalar") ? whole({}) : whole(call.inputs[0].meta.sizes));
   return rule;
 }
 
@@ -94,13 +93,11 @@ constexpr Group kGroups[] = {
     {"whole scalar", "dist"},
 };
 
-constexpr NamedBuilder kBuilders[] = {{"dynamic", build_dynamic},
-                                      {"host", build_host},
-                                      {"nonzero", build_nonzero},
-                                      {"nonzero_static", build_nonzero_static},
-                                      {"repeats", build_repeats},
-                                      {"unique_dim", build_unique_dim},
-                                      {"whole", build_whole}};
+constexpr NamedBuilder kBuilders[] = {
+    {"dynamic", build_dynamic}, {"host", build_host},
+    {"nonzero", build_nonzero}, {"nonzero_static", build_nonzero_static},
+    {"repeats", build_repeats}, {"unique_dim", build_unique_dim},
+    {"whole", build_whole}};
 
 }  // namespace
 

@@ -42,7 +42,8 @@ ConcreteRule batched(const Call& call, Words operands, Words results) {
   if (sizes.contains('m') && sizes.contains('n')) sizes['k'] = std::min(sizes['m'], sizes['n']);
   TensorMap batch = whole(broadcast_shape(leads, all));
   for (std::size_t d = 0; d < batch.sizes.size(); ++d) {
-    if (batch.sizes[d] != 1) put(batch, d, add_factor(rule, "d" + std::to_string(d), batch.sizes[d]));
+    if (batch.sizes[d] != 1)
+      put(batch, d, add_factor(rule, "d" + std::to_string(d), batch.sizes[d]));
   }
   for (std::size_t i : all) put_batch(rule.inputs[i], leads.inputs[i].meta.sizes.size(), batch);
   for (std::string_view text : results) {
@@ -97,8 +98,9 @@ ConcreteRule build_lu(const Call& call, Words) {
 
 ConcreteRule build_unpack(const Call& call, Words) {
   const bool data = call.boolean("unpack_data", true);
-  return by(call, {"mn", "p"},
-            {call.boolean("unpack_pivots", true) ? "mm" : "-", data ? "mk" : "-", data ? "kn" : "-"});
+  return by(
+      call, {"mn", "p"},
+      {call.boolean("unpack_pivots", true) ? "mm" : "-", data ? "mk" : "-", data ? "kn" : "-"});
 }
 
 // _linalg_solve_ex(A, B): B is a vector if it has one dim, or A's sizes but the last.
@@ -106,8 +108,8 @@ ConcreteRule build_solve(const Call& call, Words) {
   check_count(call, 2, 2);
   const Shape& a = call.inputs[0].meta.sizes;
   const Shape& b = call.inputs[1].meta.sizes;
-  const bool vector = b.size() == 1 || (b.size() + 1 == a.size() &&
-                                        std::equal(b.begin(), b.end(), a.begin()));
+  const bool vector =
+      b.size() == 1 || (b.size() + 1 == a.size() && std::equal(b.begin(), b.end(), a.begin()));
   const std::string_view other = vector ? "m" : call.boolean("left", true) ? "mq" : "qm";
   return by(call, {"mm", other}, {other, "0mm", "0m", "0."});
 }
@@ -147,9 +149,9 @@ constexpr Row kRows[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"batched", build_batched},       {"eigh", build_eigh},   {"lu", build_lu},
-    {"lu_unpack", build_unpack},      {"qr", build_qr},       {"right_side", build_right_side},
-    {"solve", build_solve},           {"svd", build_svd},
+    {"batched", build_batched},  {"eigh", build_eigh}, {"lu", build_lu},
+    {"lu_unpack", build_unpack}, {"qr", build_qr},     {"right_side", build_right_side},
+    {"solve", build_solve},      {"svd", build_svd},
 };
 
 }  // namespace

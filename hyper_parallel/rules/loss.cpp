@@ -120,9 +120,8 @@ constexpr Row kRows[] = {
     {"aten::soft_margin_loss", "loss_of_pairs"},
 };
 
-constexpr NamedBuilder kBuilders[] = {{"loss_of_classes", build_classes},
-                                      {"loss_of_pairs", build_pairs},
-                                      {"margin", build_margin}};
+constexpr NamedBuilder kBuilders[] = {
+    {"loss_of_classes", build_classes}, {"loss_of_pairs", build_pairs}, {"margin", build_margin}};
 
 }  // namespace
 

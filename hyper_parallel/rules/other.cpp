@@ -19,7 +19,7 @@ ConcreteRule build_grouped(const Call& call, Words) {
   check_count(call, 2, 4);
   const std::size_t left = call.inputs[0].meta.sizes.size();
   const std::size_t right = call.inputs[1].meta.sizes.size();
-  ConcreteRule rule = concretize(left == 2 ? right == 3 ? kRowsByGroup : kSums
+  ConcreteRule rule = concretize(left == 2    ? right == 3 ? kRowsByGroup : kSums
                                  : right == 3 ? kBatch
                                               : kColumnsByGroup,
                                  call);
@@ -120,9 +120,8 @@ constexpr Row kRows[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"grouped_mm", build_grouped},  {"histc", build_histc},
-    {"renorm", build_renorm},       {"searchsorted", build_search},
-    {"transform", build_transform},
+    {"grouped_mm", build_grouped},  {"histc", build_histc},         {"renorm", build_renorm},
+    {"searchsorted", build_search}, {"transform", build_transform},
 };
 
 }  // namespace

@@ -248,8 +248,8 @@ ConcreteRule build_narrow(const Call& call, Words) {
   return rule;
 }
 
-// slice_scatter, select_scatter, diagonal_scatter (self, src): self with the part src. Dims of which
-// a part is taken must be whole; the last dim of src of a diagonal stands for two.
+// slice_scatter, select_scatter, diagonal_scatter (self, src): self with the part src. Dims of
+// which a part is taken must be whole; the last dim of src of a diagonal stands for two.
 ConcreteRule build_part(const Call& call, Words words) {
   check_count(call, 2, 2);
   ConcreteRule rule = start(call);

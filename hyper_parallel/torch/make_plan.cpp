@@ -76,9 +76,8 @@ std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands
     if (warned->size() < 10000 && warned->insert(f.info.name).second) {
       double bytes = 0;
       for (const auto& input : plan->inputs) bytes += input.plan ? input.plan->bytes : 0;
-      TORCH_WARN("hyper_parallel: ", f.info.name,
-                 " has ", why, " and runs on whole tensors (", moved, "; ",
-                 static_cast<std::int64_t>(bytes), " bytes moved a call). ",
+      TORCH_WARN("hyper_parallel: ", f.info.name, " has ", why, " and runs on whole tensors (",
+                 moved, "; ", static_cast<std::int64_t>(bytes), " bytes moved a call). ",
                  "Register a rule, or use policy(\"strict\") to forbid it.");
     }
   }

@@ -69,8 +69,7 @@ std::unique_ptr<const OpInfo> read(const c10::OperatorHandle& op) {
   if (info->row != nullptr) {
     // Maxima and products of parts do not cross autograd.
     const std::string_view spec = info->row->spec;
-    info->grad_matters =
-        spec == "reduce max" || spec == "reduce min" || spec == "reduce prod";
+    info->grad_matters = spec == "reduce max" || spec == "reduce min" || spec == "reduce prod";
   }
   if (info->special != nullptr) {
     info->kind = OpInfo::Kind::special;

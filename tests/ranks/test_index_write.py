@@ -75,7 +75,9 @@ def test_index_put(accumulate, in_place, mesh):
         return (x.index_put_ if in_place else x.index_put)((rows,), values, accumulate=accumulate)
 
     def two(x, values):
-        return (x.index_put_ if in_place else x.index_put)((rows, columns), values, accumulate=accumulate)
+        return (x.index_put_ if in_place else x.index_put)(
+            (rows, columns), values, accumulate=accumulate
+        )
 
     compare(write(one, in_place=in_place), [tensor(5, 4), tensor(3, 4)], [(0, 1), (None,)], mesh)
     compare(write(two, in_place=in_place), [tensor(5, 4), tensor(3)], [(0, 1), (None,)], mesh)
@@ -83,7 +85,9 @@ def test_index_put(accumulate, in_place, mesh):
 
 def test_an_index_outside_is_refused():
     with pytest.raises((IndexError, RuntimeError)):
-        compare(lambda x: x.index_fill(0, torch.tensor([5]), 1.0), [tensor(5, 3)], [(0,)], MESHES[0])
+        compare(
+            lambda x: x.index_fill(0, torch.tensor([5]), 1.0), [tensor(5, 3)], [(0,)], MESHES[0]
+        )
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import re
@@ -171,7 +172,9 @@ def set_sizes(s: int) -> None:
     even = s % 2 == 0
 
     def reduction_inputs(device: Any, dtype: Any, requires_grad: bool, **_: Any) -> Iterator[Any]:
-        shapes = [[], [s], [s, 3 * s], [s, 2 * s, 1, s]] if even else [[], [2], [3, 5], [3, 2, 1, 2]]
+        shapes = (
+            [[], [s], [s, 3 * s], [s, 2 * s, 1, s]] if even else [[], [2], [3, 5], [3, 2, 1, 2]]
+        )
         options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
         return (torch.testing.make_tensor(x, **options) for x in shapes)
 
@@ -206,10 +209,8 @@ def samples(op: Any, sizes: list[int], count: int, in_place: bool) -> Iterator[t
         random.seed(0)
         grad = op.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
         made: list[Any] = []
-        try:
+        with contextlib.suppress(Exception):  # the database may not take this size
             made.extend(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), 200))
-        except Exception:  # the database may not take this size
-            pass
         left = count if n == 0 else (count + 1) // 2
         for i, sample in sorted(enumerate(made), key=lambda pair: least(pair[1])):
             if left == 0:

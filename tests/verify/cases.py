@@ -374,9 +374,7 @@ over_dims("amin", distinct)
 over_dims("logsumexp", dims=DIMS[:-1])
 over_dims("var.dim", dims=())
 over_dims("std.dim", dims=())
-give(
-    "sum.dim_IntList mean.dim", case(t(5, 3), None), case(t(5, 3), [1], dtype=torch.float32)
-)
+give("sum.dim_IntList mean.dim", case(t(5, 3), None), case(t(5, 3), [1], dtype=torch.float32))
 give("sum.dim_IntList", case(ints(-3, 4, 5, 3), [0]), case(bools(5, 3), [1]))
 give("var.dim std.dim", *(case(t(5, 4, 3), d) for d in ([0], [1], [0, 2], None)))
 give("var.dim std.dim", case(t(5, 4, 3), [1], False, True))
@@ -1092,10 +1090,19 @@ for reduce in ("sum", "prod", "mean", "amax", "amin"):
 give("dist", case(t(5, 3), t(5, 3)), case(t(4), t(4), 1))
 give("nonzero_static", case(grid(5, 3), size=7))
 give("unique_dim unique_dim_consecutive", case(ints(0, 2, 5, 3), 0))
-give("aminmax", case(distinct(5, 3)), case(distinct(5, 4), dim=1), case(distinct(4, 6), dim=0, keepdim=True))
+give(
+    "aminmax",
+    case(distinct(5, 3)),
+    case(distinct(5, 4), dim=1),
+    case(distinct(4, 6), dim=0, keepdim=True),
+)
 without("hash_tensor", "its unsigned results cannot be compared by arithmetic")
 give("median nanmedian", case(distinct(5, 3)), case(distinct(7)))
-give("std_mean.correction var_mean.correction", case(t(5, 3), [0]), case(t(2, 4, 6), [1], correction=0, keepdim=True))
+give(
+    "std_mean.correction var_mean.correction",
+    case(t(5, 3), [0]),
+    case(t(2, 4, 6), [1], correction=0, keepdim=True),
+)
 give("std_mean.correction var_mean.correction", case(t(5, 4)))
 give("_safe_softmax", case(t(5, 3), 1), case(t(4, 6), 0))
 give("narrow_copy", case(t(5, 3), 0, 1, 3), case(t(5, 6), 1, 2, 4))
@@ -1122,7 +1129,11 @@ give("conv_transpose1d", case(t(3, 4, 5), t(4, 6, 2), t(6)), case(t(5, 4), t(5, 
 give("conv_transpose2d.input", case(t(3, 4, 5, 4), t(4, 6, 2, 2), t(6), [2], [1]))
 give("conv_transpose3d.input", case(t(3, 4, 3, 2, 3), t(4, 2, 2, 2, 2), t(2)))
 give("channel_shuffle", case(t(5, 6, 3), 2))
-give("im2col", case(t(5, 3, 4, 5), [2, 2], [1, 1], [1, 0], [1, 2]), case(t(4, 4, 5), [2, 1], [1, 1], [0, 0], [1, 1]))
+give(
+    "im2col",
+    case(t(5, 3, 4, 5), [2, 2], [1, 1], [1, 0], [1, 2]),
+    case(t(4, 4, 5), [2, 1], [1, 1], [0, 0], [1, 1]),
+)
 give("col2im", case(t(5, 12, 6), [3, 4], [2, 2], [1, 1], [0, 0], [1, 1]))
 give("pixel_shuffle", case(t(5, 8, 3, 4), 2))
 give("pixel_unshuffle", case(t(5, 3, 4, 6), 2))
@@ -1131,8 +1142,13 @@ give("max_pool3d_with_indices", case(distinct(3, 5, 4, 2, 2), [2, 2, 2]))
 give("adaptive_max_pool2d", case(distinct(3, 5, 4, 6), [2, 3]))
 give("adaptive_max_pool3d", case(distinct(3, 5, 4, 2, 2), [2, 1, 1]))
 give("fractional_max_pool2d", case(distinct(3, 5, 6, 6), [2, 2], [3, 3], uniform(0, 1, 3, 5, 2)))
-give("fractional_max_pool3d", case(distinct(3, 5, 4, 4, 4), [2, 2, 2], [2, 2, 2], uniform(0, 1, 3, 5, 3)))
-PLACES = made(lambda g: torch.tensor([0, 3, 8, 11]).expand(3, 5, 4).reshape(3, 5, 2, 2).clone(), "places")
+give(
+    "fractional_max_pool3d",
+    case(distinct(3, 5, 4, 4, 4), [2, 2, 2], [2, 2, 2], uniform(0, 1, 3, 5, 3)),
+)
+PLACES = made(
+    lambda g: torch.tensor([0, 3, 8, 11]).expand(3, 5, 4).reshape(3, 5, 2, 2).clone(), "places"
+)
 give("max_unpool2d", case(t(3, 5, 2, 2), PLACES, [4, 3]))
 give("max_unpool3d", case(t(3, 5, 1, 2, 2), made(lambda g: torch.tensor([0, 3, 8, 11]).expand(3, 5, 4).reshape(3, 5, 1, 2, 2).clone(), "places"),
                           [2, 2, 3], [1, 1, 1], [0, 0, 0]))  # fmt: skip

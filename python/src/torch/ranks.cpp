@@ -11,8 +11,8 @@
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "hyper_parallel/torch/local_world.h"
 #include "hyper_parallel/torch/rank_stream.h"
