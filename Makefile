@@ -27,7 +27,7 @@ SAY = @printf '== %s\n'
 PYTEST := $(PY) -m pytest -x -q --durations=10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench verify mutate models build core lint format clean doctest
+.PHONY: help demo test bench verify mutate sweep models build core lint format clean doctest
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,13 @@ test: lint doctest build  ## Lint, build, and run all tests and examples
 	    echo "== $$file"; timeout --kill-after=10 600 $(PY) $$file || exit 1; \
 	  fi; done
 	$(SAY) "All checks, tests and examples passed."
+
+sweep: build  ## Run torch's operator database on DTensors; write the table of results
+	$(SAY) "sweep"
+	@$(PY) tests/sweep/sweep.py --shards $(JOBS) --table tests/sweep/results.tsv \
+	  --cases build/sweep_cases.tsv
+	@$(PY) tests/sweep/sweep.py --shards $(JOBS) --in-place --meshes 3 --max-samples 2
+	@$(PY) tests/sweep/sweep.py --shards $(JOBS) --fixed --table tests/sweep/fixed.tsv
 
 bench: build  ## Run the benchmarks; each prints one table
 	@for file in build/$(PRESET)/bench/*; do if [ -f $$file ] && [ -x $$file ]; then \

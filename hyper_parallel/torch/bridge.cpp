@@ -78,8 +78,8 @@ struct UpNode final : Node {
       : layout(layout), sizes(std::move(sizes)), leaf(std::move(leaf)) {}
 
   variable_list apply(variable_list&& grads) override {
-    // Some ops give no gradient, others only where a tensor has no elements. Ranks will meet over it,
-    // so all must have one.
+    // Some ops give no gradient, others only where a tensor has no elements. Ranks will meet over
+    // it, so all must have one.
     at::Tensor grad = std::move(grads[0]);
     if (!grad.defined()) {
       if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return {at::Tensor()};

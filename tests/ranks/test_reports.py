@@ -440,7 +440,7 @@ def test_pattern(name):
     run_local(CALLS[name], 4, timeout=30)
 
 
-# ---- Compared on every mesh, with gradients -------------------------------------------------------
+# ---- Compared on every mesh, with gradients --------------------------------------------------
 
 T = torch.tensor
 IDS = T([[0, 6, 3], [2, 2, 5]])
@@ -486,7 +486,8 @@ COMPARED = {
     "rows 22 25: values and indices": (lambda x: x.max(1), [(5, 7)], [[(1,)], [(0,)]]),
     "rows 25: topk": (lambda x: x.topk(3, 1), [(5, 7)], [[(0,)], [(1,)]]),
     "rows 26: contraction split in another order": (
-        lambda a, b: a @ b, [(4, 4), (4, 4)], [[(1, 1), (0, 0)], ["dp=2 tp=2: S(1, 1) S(1, 0)", (0, 0)]],
+        lambda a, b: a @ b, [(4, 4), (4, 4)],
+        [[(1, 1), (0, 0)], ["dp=2 tp=2: S(1, 1) S(1, 0)", (0, 0)]],
     ),
     "rows 27: convolution": (
         convolved, [(2, 3, 8, 8), (5, 3, 4, 4)], [[(0,), (None,)], [(1,), (1,)], [(3,), (None,)]],

@@ -64,6 +64,28 @@ TEST_SUITE("ConvolutionRules") {
     CHECK(forward("aten::adaptive_avg_pool2d", "x=2", {"f32[4, 6, 8, 8] S(2)"},
                   {{"output_size", Ints{1, 1}}}) == "R -> R");
   }
+
+  TEST_CASE("TransposedSwapsTheChannelsOfTheWeight") {
+    Attrs attrs = conv(2, 1);
+    attrs["transposed"] = true;
+    attrs["output_padding"] = Ints{1};
+    CHECK(result_sizes("aten::convolution", {"f32[3, 4, 5]", "f32[4, 6, 3]", "-"}, attrs) ==
+          "[3, 6, 10]");
+    CHECK(forward("aten::convolution", "x=2", {"f32[3, 4, 5] S(1)", "f32[4, 6, 3] S(0)", "-"},
+                  attrs) == "S(1), S(0), - -> P(sum)");
+    CHECK(forward("aten::convolution", "x=2", {"f32[3, 4, 5] R", "f32[4, 6, 3] S(1)", "-"},
+                  attrs) == "R, S(1), - -> S(1)");
+  }
+
+  TEST_CASE("WindowsAndPixelsKeepChannels") {
+    const Attrs window = {{"kernel_size", Ints{2, 2}}, {"stride", Ints{1, 1}}};
+    CHECK(result_sizes("aten::im2col", {"f32[3, 4, 5, 6]"}, window) == "[3, 16, 20]");
+    CHECK(forward("aten::im2col", "x=2", {"f32[3, 4, 5, 6] S(1)"}, window) == "S(1) -> S(1)");
+    const Attrs two = {{"upscale_factor", std::int64_t{2}}};
+    CHECK(result_sizes("aten::pixel_shuffle", {"f32[3, 8, 5, 6]"}, two) == "[3, 2, 10, 12]");
+    CHECK(forward("aten::pixel_shuffle", "x=2", {"f32[3, 8, 5, 6] S(2)"}, two) ==
+          "S(2) -> S(2; block=2)");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -18,6 +18,15 @@ TEST_SUITE("OtherRules") {
     CHECK(forward("aten::_fft_c2c", "x=2", {"c64[8, 6] S(0)"}, {{"dim", Ints{1}}}) ==
           "S(0) -> S(0)");
     CHECK(forward("aten::_fft_c2c", "x=2", {"c64[8, 6] S(1)"}, {{"dim", Ints{1}}}) == "R -> R");
+    CHECK(result_sizes("aten::_fft_r2c", {"f32[8, 6]"},
+                       {{"dim", Ints{0, 1}}, {"onesided", true}}) == "[8, 4]");
+    CHECK(result_sizes("aten::_fft_c2r", {"c64[8, 4]"},
+                       {{"dim", Ints{1}}, {"last_dim_size", std::int64_t{6}}}) == "[8, 6]");
+    CHECK(forward("aten::_fft_r2c", "x=2", {"f32[8, 6] P(sum)"}, {{"dim", Ints{1}}}) ==
+          "P(sum) -> P(sum)");
+    CHECK(forward("aten::searchsorted.Tensor", "x=2", {"f32[9] R", "f32[4, 6] S(1)", "-"}) ==
+          "R, S(1), - -> S(1)");
+    CHECK(result_sizes("aten::linalg_cross", {"f32[1, 3]", "f32[4, 3]"}) == "[4, 3]");
     CHECK(forward("aten::linalg_solve_triangular", "x=2",
                   {"f32[2, 4, 4] S(0)", "f32[2, 4, 3] R"}) == "S(0), S(0) -> S(0)");
     CHECK(forward("aten::linalg_cross", "x=2", {"f32[4, 3] S(0)", "f32[4, 3] S(0)"},

@@ -65,6 +65,16 @@ TEST_SUITE("ReductionRules") {
             forward("aten::sum.dim_IntList", "x=2", {"f32[4] R"}, over({0, 0}));
           }).starts_with("[HP-S004] aten::sum.dim_IntList: a dim is listed twice"));
   }
+
+  TEST_CASE("WhereAGradientIsWantedMaximaAreFinished") {
+    const Attrs plain = {{"dim", Ints{0}}};
+    const Attrs grad = {{"dim", Ints{0}}, {"requires_grad", true}};
+    CHECK(forward("aten::amax", "x=2", {"f32[8, 6] S(0)"}, plain) == "S(0) -> P(max)");
+    CHECK(forward("aten::amax", "x=2", {"f32[8, 6] S(0)"}, grad) == "S(0) -> R ~extreme");
+    CHECK(forward("aten::prod", "x=2", {"f32[8, 6] S(0)"}, grad) == "S(0) -> R ~prod");
+    // Three parts of 2 of 4: the last rank has nothing to compare.
+    CHECK(forward("aten::amax", "x=3", {"f32[4, 6] S(0)"}, grad) == "R -> R");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

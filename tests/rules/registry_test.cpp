@@ -61,6 +61,15 @@ TEST_SUITE("Registry") {
     CHECK(error([&] { (void)c.boolean("i", false); }) ==
           "[HP-S005] op: argument \"i\" is not a bool");
   }
+
+  TEST_CASE("CopiesOfViewsUseTheRowOfTheView") {
+    CHECK(forward("aten::view_copy", "x=2", {"f32[8, 6] S(0)"}, {{"size", Ints{8, 2, 3}}}) ==
+          "S(0) -> S(0)");
+    const Call view = call("aten::t", "x=2", {"f32[8, 6] S(0)"});
+    const Call copy = call("aten::t_copy", "x=2", {"f32[8, 6] S(0)"});
+    CHECK(rule(view).aliases);
+    CHECK_FALSE(rule(copy).aliases);
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -1,6 +1,6 @@
 """Run every op of torch's operator database on DTensors and compare with one device.
 
-    make sweep                                               # all, the table results.tsv
+    make sweep                                               # all; results.tsv and fixed.tsv
     python tests/sweep/sweep.py --ops '^fft' --meshes 4,2x2 --cases build/cases.tsv
 
 A case is an op, sample inputs, a mesh, and a layout that gives each tensor R or S(d); it is run in
@@ -45,6 +45,10 @@ class Options:
     limit_s: float = 3600.0
     timeout_s: float = 20.0  # of one collective; a case gets three times as long
     op_budget_s: float = 120.0
+
+
+# The part that every run of the tests does: all ops, few cases, uneven pieces.
+FIXED = Options(meshes=("3",), max_samples=1, max_layouts=3, sizes=(5,), limit_s=900.0)
 
 
 @dataclasses.dataclass
@@ -111,46 +115,55 @@ def run_cases(
     sample: Any, axes: list[int], policy: str, cases: dict[str, Any], options: Options, tell: Any
 ) -> dict[str, tuple[str, str]]:
     """Run cases on one set of ranks; after an error go on with the next on new ranks."""
-    import hyper_parallel as hp
-
     out: dict[str, tuple[str, str]] = {}
-    world = math.prod(axes)
     left = list(cases)
     while left:
-        results: dict[str, dict[int, Any]] = {key: {} for key in left}
-        errors: list[tuple[str, BaseException]] = []
-        barrier = threading.Barrier(world)
-
-        def on_rank() -> None:
-            key = left[0]
-            try:
-                names = [f"axis{i}" for i in range(len(axes))]
-                mesh = hp.init_device_mesh("cpu", tuple(axes), mesh_dim_names=tuple(names))
-                with hp.policy(policy):
-                    for key in left:
-                        barrier.wait(options.timeout_s)
-                        if hp.rank() == 0:
-                            tell(key)
-                        results[key][hp.rank()] = sample.on_rank(mesh, cases[key])
-            except BaseException as error:
-                errors.append((key, error))
-                barrier.abort()
-                raise
-
-        try:
-            hp.run_local(on_rank, world, timeout=options.timeout_s)
-        except Exception:
-            if not errors:
-                raise
-        failed = errors[0][0] if errors else None
+        todo = {key: cases[key] for key in left}
+        results, failed, error = run_until_error(sample, axes, policy, todo, options, tell)
         while left:
             key = left.pop(0)
             if key == failed:
-                out[key] = judge_error(errors[0][1])
+                out[key] = judge_error(error)
                 break
-            bad = [(r, v) for r, v in ((r, sample.check(x)) for r, x in results[key].items()) if v]
-            out[key] = (bad[0][1][0], f"rank {bad[0][0]}, {bad[0][1][1]}") if bad else ("ok", "")
+            found = ((rank, sample.check(result)) for rank, result in results[key].items())
+            wrong = next(((rank, bad) for rank, bad in found if bad), None)
+            out[key] = (wrong[1][0], f"rank {wrong[0]}, {wrong[1][1]}") if wrong else ("ok", "")
     return out
+
+
+def run_until_error(
+    sample: Any, axes: list[int], policy: str, cases: dict[str, Any], options: Options, tell: Any
+) -> tuple[dict[str, dict[int, Any]], str | None, Any]:
+    """Give the results by case and rank, and the case that failed with its error."""
+    import hyper_parallel as hp
+
+    world = math.prod(axes)
+    names = tuple(f"axis{i}" for i in range(len(axes)))
+    results: dict[str, dict[int, Any]] = {key: {} for key in cases}
+    errors: list[tuple[str, BaseException]] = []
+    barrier = threading.Barrier(world)
+
+    def on_rank() -> None:
+        at = next(iter(cases))
+        try:
+            mesh = hp.init_device_mesh("cpu", tuple(axes), mesh_dim_names=names)
+            with hp.policy(policy):
+                for at, layouts in cases.items():
+                    barrier.wait(options.timeout_s)
+                    if hp.rank() == 0:
+                        tell(at)
+                    results[at][hp.rank()] = sample.on_rank(mesh, layouts)
+        except BaseException as error:
+            errors.append((at, error))
+            barrier.abort()
+            raise
+
+    try:
+        hp.run_local(on_rank, world, timeout=options.timeout_s)
+    except Exception:
+        if not errors:
+            raise
+    return results, *(errors[0] if errors else (None, None))
 
 
 def judge_error(error: BaseException) -> tuple[str, str]:
@@ -311,9 +324,12 @@ def main() -> int:
                            type=lambda s, k=kind: tuple(map(k, s.split(","))))  # fmt: skip
         else:
             p.add_argument(flag, type=type(field.default), default=field.default)
+    p.add_argument("--fixed", action="store_true", help="the part that the tests run")
     given = vars(p.parse_args())
-    table, cases = given.pop("table"), given.pop("cases")
+    table, cases, fixed = given.pop("table"), given.pop("cases"), given.pop("fixed")
     options = Options(**given)
+    if fixed:
+        options = dataclasses.replace(FIXED, shards=options.shards)
     began = time.time()
 
     def say(name: str, op_cases: list[Case]) -> None:
