@@ -33,6 +33,7 @@ class Region:
         self.mesh = mesh
         self.joined = joined
         self.ties: list[torch.Tensor] = []
+        self._since = _torch.graph_mark()
         self._entered: list[torch.Tensor] = []
         self._anchor: torch.Tensor | None = None
 
@@ -49,6 +50,12 @@ class Region:
         if self._anchor is None:
             self._anchor = _torch.region_anchor(self._entered)
         return self._anchor
+
+    def reaches_outside(self, results: list[torch.Tensor]) -> bool:
+        """Tell whether the code used tensors that require grad and are no inputs."""
+        return torch.is_grad_enabled() and _torch.reaches_outside(
+            [*results, *self.ties], self._since
+        )
 
     def leave(self, results: list[torch.Tensor]) -> list[torch.Tensor]:
         """Give the results as the outside uses them."""

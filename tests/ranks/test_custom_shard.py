@@ -443,6 +443,19 @@ def test_results_that_do_not_fit_their_layout():
     assert "rank 2: [2, 4]" in text
 
 
+@on_ranks(4)
+def test_tensors_that_a_function_closes_over():
+    x = put(drawn(8, 4), LINE("mp", "None"))
+    w = drawn(4, 4, seed=1).requires_grad_()
+    for closed in (w, torch.tanh(w)):
+        function = custom_shard(lambda x, w=closed: x @ w, LINE("mp", "None"))
+        assert "no argument" in refused(UsageError, "HP-F014", lambda f=function: f(x))
+    frozen = custom_shard(lambda x: x @ w.detach(), LINE("mp", "None"))
+    assert frozen(x).requires_grad
+    with torch.no_grad():
+        custom_shard(lambda x: x @ w, LINE("mp", "None"))(x)
+
+
 def test_an_error_on_one_rank_reaches_all():
     def step():
         def fail(x):
