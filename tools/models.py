@@ -2,6 +2,7 @@
 
     make models
     python tools/models.py Qwen3 Mixtral
+    python tools/models.py --all        # every causal language model that brings a plan; minutes
 
 Each row is one step on ranks against one device, in float64: the differences, whether greedy tokens
 agree, and the bytes that a rank sends: as the plan is taken here, and as it is written, where
@@ -73,6 +74,120 @@ SIZES = {
     "GptOss": dict(head_dim=6, num_local_experts=4, num_experts_per_tok=2),
 }
 MESHES = {"tp2": ((2,), ("tp",)), "dp2xtp2": ((2, 2), ("dp", "tp"))}
+
+
+# What makes a model small, where its configuration has a field of that name.
+SMALL = dict(
+    COMMON,
+    num_key_value_heads=2,
+    head_dim=8,
+    hidden_size=32,
+    intermediate_size=48,
+    max_position_embeddings=64,
+    num_experts=4,
+    num_local_experts=4,
+    moe_num_experts=4,
+    n_routed_experts=4,
+    n_shared_experts=1,
+    num_experts_per_tok=2,
+    moe_k=2,
+    moe_topk=2,
+    moe_intermediate_size=16,
+    shared_expert_intermediate_size=16,
+    n_group=1,
+    topk_group=1,
+    first_k_dense_replace=1,
+    kv_lora_rank=8,
+    q_lora_rank=12,
+    qk_rope_head_dim=4,
+    qk_nope_head_dim=8,
+    v_head_dim=8,
+    linear_num_value_heads=4,
+    linear_num_key_heads=2,
+    linear_key_head_dim=8,
+    linear_value_head_dim=8,
+    sliding_window=8,
+    hidden_size_per_layer_input=8,
+    vocab_size_per_layer_input=VOCAB,
+    n_embd=32,
+    n_head=4,
+    n_layer=2,
+    rotary_dim=4,
+    mamba_n_heads=8,
+    mamba_d_head=8,
+    mamba_d_state=8,
+    mamba_d_ssm=64,
+    mamba_chunk_size=4,
+)
+MOST_PARAMETERS = 5_000_000
+
+
+def brought():
+    """List the names of all causal language models whose configuration has a plan."""
+    auto = transformers.models.auto
+    names = {}
+    for kind, model in auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items():
+        config = auto.configuration_auto.CONFIG_MAPPING[kind]
+        if isinstance(model, str) and getattr(config, "base_model_tp_plan", None):
+            names.setdefault(model, config)
+    return names
+
+
+def made_small(model, config):
+    """Make a model small, whatever its fields are called.
+
+    Raises:
+        ValueError: some size that is not known here keeps it large.
+    """
+    base = config()
+    optional = ("sliding_window", "q_lora_rank")
+    fields = {
+        k: v
+        for k, v in SMALL.items()
+        if hasattr(base, k) and not (k in optional and getattr(base, k) is None)
+    }
+    if hasattr(base, "qk_rope_head_dim"):
+        fields.update(head_dim=4, num_key_value_heads=4)
+        if getattr(base, "n_group", None):
+            fields["n_group"] = 2
+    if hasattr(base, "layer_types"):
+        fields["layer_types"] = None
+    try:
+        small = config(**fields)
+    except Exception:  # its layer types must be said
+        fields.pop("layer_types", None)
+        small = config(**fields)
+    small._experts_implementation = "eager"
+    kind = getattr(transformers, model)
+    with torch.device("meta"):
+        if sum(p.numel() for p in kind(small).parameters()) > MOST_PARAMETERS:
+            raise ValueError("too large")
+    torch.manual_seed(0)
+    return kind(small).double().eval()
+
+
+def sweep():
+    """Train each model of ``brought`` on each mesh; count those that differ or fail."""
+    wrong = 0
+    for name, config in brought().items():
+        try:
+            model = made_small(name, config)
+            want_loss, want = step(copy.deepcopy(model), ids())
+        except Exception as error:
+            print(f"{name:40} is left out: {type(error).__name__} alone", flush=True)
+            continue
+        for mesh in MESHES:
+            try:
+                loss, grads, sent = step_on_ranks(model, mesh)
+            except Exception as error:
+                wrong += 1
+                print(f"{name:40}{mesh:10} FAILS {str(error).splitlines()[0]}", flush=True)
+                continue
+            far = max((grads[n] - g).abs().max().item() for n, g in want.items())
+            difference = abs((loss - want_loss).item())
+            wrong += difference > BOUND or far > BOUND or grads.keys() != want.keys()
+            print(f"{name:40}{mesh:10}{difference:9.0e}{far:10.0e}{sent:10}", flush=True)
+    return wrong
 
 
 def made(name):
@@ -157,11 +272,15 @@ def main() -> int:
     """Print the table; 1 if a model differs."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("models", nargs="*", help=f"of {', '.join(SIZES)}; all by default")
+    parser.add_argument("--all", action="store_true", help="all that bring a plan, one step each")
+    given = parser.parse_args()
+    if given.all:
+        return 1 if sweep() else 0
     wrong = 0
     print(
         f"{'model':12}{'mesh':10}{'loss':>9}{'gradient':>10}{'tokens':>8}{'bytes':>9}{'written':>9}"
     )
-    for name in parser.parse_args().models or SIZES:
+    for name in given.models or SIZES:
         for mesh in MESHES:
             loss, far, same, sent, written = row(name, mesh)
             wrong += loss > BOUND or far > BOUND or same == "NO"

@@ -168,9 +168,16 @@ std::vector<at::Tensor> custom_shard(const LocalFunction& fn, const std::vector<
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     parts.push_back(part_of(inputs[i], in_layouts.empty() ? nullptr : in_layouts[i], mesh));
   }
+  const std::uint64_t since = torch_layer::graph_mark();
   const std::vector<at::Tensor> entered = torch_layer::enter_region(parts, mesh);
   std::vector<at::Tensor> results = fn(entered);
   check_layouts("results", out_layouts.size(), results.size());
+  if (at::GradMode::is_enabled() && torch_layer::reaches_outside(results, since)) {
+    throw UsageError(
+        Message("HP-F014", "custom_shard: the function uses a tensor that requires grad and is none "
+                           "of its inputs")
+            .hint("hand it in: its gradient would be this rank's part alone"));
+  }
   std::vector<at::Tensor> ties;
   if (const at::Tensor anchor = torch_layer::region_anchor(entered); anchor.defined()) {
     ties.push_back(anchor);

@@ -1,10 +1,14 @@
 #include "hyper_parallel/torch/local_region.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <unordered_set>
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -15,8 +19,26 @@ using torch::autograd::variable_list;
 namespace impl = torch::autograd::impl;
 
 // Nodes of one thread run in the reverse of the order in which they were made, so those of a region
-// run between its leave node and its enter node.
-thread_local std::vector<const Mesh*> running;
+// run between its leave node and its enter node. A pass that fails, and a region without inputs
+// that require grad, leave their mark behind: it is of no use to other passes.
+struct Running {
+  int pass;
+  const Mesh* mesh;
+};
+thread_local std::vector<Running> running;
+constexpr std::size_t kMostRunning = 64;
+
+void begin(const Mesh* mesh) {
+  if (running.size() >= kMostRunning) running.erase(running.begin());
+  running.push_back({torch::autograd::get_current_graph_task_id(), mesh});
+}
+
+void end(const Mesh* mesh) {
+  const int pass = torch::autograd::get_current_graph_task_id();
+  const auto it = std::find_if(running.rbegin(), running.rend(),
+                               [&](const Running& r) { return r.pass == pass && r.mesh == mesh; });
+  if (it != running.rend()) running.erase(std::next(it).base());
+}
 
 bool needs_graph(const at::Tensor& t) {
   return t.defined() && t.requires_grad() && at::GradMode::is_enabled();
@@ -25,7 +47,7 @@ bool needs_graph(const at::Tensor& t) {
 struct EnterNode final : Node {
   explicit EnterNode(const Mesh* mesh) : mesh(mesh) {}
   variable_list apply(variable_list&& grads) override {
-    if (!running.empty() && running.back() == mesh) running.pop_back();
+    end(mesh);
     variable_list out = std::move(grads);
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (!out[i].defined()) out[i] = input_metadata(i).zeros_like();
@@ -44,7 +66,7 @@ struct AnchorNode final : Node {
 struct LeaveNode final : Node {
   explicit LeaveNode(const Mesh* mesh) : mesh(mesh) {}
   variable_list apply(variable_list&& grads) override {
-    running.push_back(mesh);
+    begin(mesh);
     variable_list out = std::move(grads);
     out.resize(num_outputs());
     return out;
@@ -104,12 +126,37 @@ std::vector<at::Tensor> leave_region(const std::vector<at::Tensor>& results,
   return out;
 }
 
-const Mesh* backward_mesh() {
-  if (torch::autograd::get_current_graph_task_id() < 0) {
-    running.clear();  // what a pass that failed left behind
-    return nullptr;
+std::uint64_t graph_mark() { return at::sequence_number::peek(); }
+
+bool reaches_outside(const std::vector<at::Tensor>& tensors, std::uint64_t since) {
+  std::vector<const Node*> open;
+  std::unordered_set<const Node*> seen;
+  const auto visit = [&](const Edge& edge) {
+    if (edge.is_valid() && seen.insert(edge.function.get()).second) {
+      open.push_back(edge.function.get());
+    }
+  };
+  for (const at::Tensor& t : tensors) {
+    if (t.requires_grad()) visit(impl::gradient_edge(t));
   }
-  return running.empty() ? nullptr : running.back();
+  while (!open.empty()) {
+    const Node* node = open.back();
+    open.pop_back();
+    if (dynamic_cast<const EnterNode*>(node) != nullptr ||
+        dynamic_cast<const AnchorNode*>(node) != nullptr) {
+      continue;
+    }
+    // Nodes of leaves have the largest number of all.
+    if (node->sequence_nr() < since || node->sequence_nr() == UINT64_MAX) return true;
+    for (const Edge& edge : node->next_edges()) visit(edge);
+  }
+  return false;
+}
+
+const Mesh* backward_mesh() {
+  const int pass = torch::autograd::get_current_graph_task_id();
+  if (pass < 0 || running.empty() || running.back().pass != pass) return nullptr;
+  return running.back().mesh;
 }
 
 }  // namespace hyper_parallel::torch_layer

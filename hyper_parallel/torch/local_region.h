@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "hyper_parallel/core/mesh.h"
@@ -29,6 +30,13 @@ at::Tensor region_anchor(const std::vector<at::Tensor>& entered);
 std::vector<at::Tensor> leave_region(const std::vector<at::Tensor>& results,
                                      const std::vector<at::Tensor>& ties, bool forced,
                                      const Mesh* mesh);
+
+/// A mark in the graph: nodes made from now on come after it.
+std::uint64_t graph_mark();
+
+/// True if `tensors` depend on something that requires grad, was there at `since`, and did not come
+/// in by `enter_region`: what a function closes over. Its gradient would be this rank's part alone.
+bool reaches_outside(const std::vector<at::Tensor>& tensors, std::uint64_t since);
 
 /// The mesh of the region whose backward pass this thread runs now; null outside.
 const Mesh* backward_mesh();

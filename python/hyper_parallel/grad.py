@@ -204,10 +204,12 @@ def policy(name: str) -> _Setting:
 
 
 def checking(enabled: bool = True) -> _Setting:
-    """Compare plain tensors that enter ops beside DTensors over the ranks.
+    """Compare over the ranks what should be the same on all.
 
-    They count as the same value on every rank; with this, a rank whose shape, element type or
-    values differ raises UsageError. Used as ``policy`` is.
+    Plain tensors that enter ops beside DTensors count as the same value on every rank, and so do
+    the copies of a replicated result of ``custom_shard``, ``DFunction`` and ``DistributedOp``. With
+    this, a rank whose shape, element type or values differ raises UsageError. Used as ``policy``
+    is.
 
     Cost:
         One small all-gather a tensor, and a read of its values.

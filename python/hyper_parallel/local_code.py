@@ -428,6 +428,12 @@ class _Outputs:
         return _Slot(len(self.parts) - 1)
 
     def wrapped(self) -> list[Any]:
+        if self.region.reaches_outside(self.parts):
+            raise usage_error(
+                "HP-F014",
+                f"custom_shard: {self.name} uses a tensor that requires grad and is no argument",
+                hint="pass it as an argument, so that its gradient is summed; or detach() it",
+            )
         parts = self.region.leave(self.parts)
         for part, layout, place in zip(parts, self.layouts, self.places, strict=True):
             check_gradient_passes(part, layout, f"custom_shard: {place} of {self.name}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ class Region:
         self.mesh = mesh
         self.joined = joined
         self.ties: list[torch.Tensor] = []
+        self._since = _torch.graph_mark()
         self._entered: list[torch.Tensor] = []
         self._anchor: torch.Tensor | None = None
 
@@ -49,6 +51,12 @@ class Region:
         if self._anchor is None:
             self._anchor = _torch.region_anchor(self._entered)
         return self._anchor
+
+    def reaches_outside(self, results: list[torch.Tensor]) -> bool:
+        """Tell whether the code used tensors that require grad and are no inputs."""
+        return torch.is_grad_enabled() and _torch.reaches_outside(
+            [*results, *self.ties], self._since
+        )
 
     def leave(self, results: list[torch.Tensor]) -> list[torch.Tensor]:
         """Give the results as the outside uses them."""
@@ -109,13 +117,52 @@ def wrap_results(
         UsageError: parts of ranks that do not fit together in these layouts.
 
     Cost:
-        One all-gather of sizes over the mesh if some layout cuts a dim.
+        One all-gather of sizes over the mesh if some layout cuts a dim. With ``checking`` one more
+        and a read of the values, to compare copies.
     """
     sizes = _global_sizes(parts, layouts, what, names)
+    if parts and _is_checking():
+        _check_copies(parts, layouts, what, names)
     return [
         _torch.wrap(part, layout, size)
         for part, layout, size in zip(parts, layouts, sizes, strict=True)
     ]
+
+
+def _is_checking() -> bool:
+    before = _torch.set_check_mode(False)
+    _torch.set_check_mode(before)
+    return before
+
+
+def _check_copies(
+    parts: Sequence[torch.Tensor], layouts: Sequence[Layout_], what: str, names: Sequence[str]
+) -> None:
+    """Compare the copies that ranks hold along axes that are R."""
+    mesh = layouts[0].mesh
+    marks = gather_numbers([_mark(part) for part in parts], mesh)
+    for i, layout in enumerate(layouts):
+        first: dict[tuple[int, ...], int] = {}
+        for member, row in zip(mesh.ranks, marks, strict=True):
+            place = mesh.coordinate(member) or []
+            cut = zip(place, layout.placements, strict=True)
+            group = tuple(-1 if p.is_replicate() else n for n, p in cut)
+            holder = first.setdefault(group, member)
+            if marks[mesh.ranks.index(holder)][i] != row[i]:
+                raise usage_error(
+                    "HP-F015",
+                    f"{what}: {names[i]} should be the same on ranks {holder} and {member}",
+                    layout=layout.to_string_with_mesh(),
+                    hint="all_reduce() inside, or a layout with Partial() there",
+                )
+
+
+def _mark(part: torch.Tensor) -> int:
+    """Make a number of shape and bits."""
+    plain = part.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    digest = hashlib.sha1(repr(tuple(plain.shape)).encode(), usedforsecurity=False)
+    digest.update(bytes(plain.reshape(-1).view(torch.uint8).numpy()))
+    return int.from_bytes(digest.digest()[:7], "big")
 
 
 def _global_sizes(

@@ -443,6 +443,31 @@ def test_results_that_do_not_fit_their_layout():
     assert "rank 2: [2, 4]" in text
 
 
+@on_ranks(4)
+def test_tensors_that_a_function_closes_over():
+    x = put(drawn(8, 4), LINE("mp", "None"))
+    w = drawn(4, 4, seed=1).requires_grad_()
+    for closed in (w, torch.tanh(w)):
+        function = custom_shard(lambda x, w=closed: x @ w, LINE("mp", "None"))
+        assert "no argument" in refused(UsageError, "HP-F014", lambda f=function: f(x))
+    frozen = custom_shard(lambda x: x @ w.detach(), LINE("mp", "None"))
+    assert frozen(x).requires_grad
+    with torch.no_grad():
+        custom_shard(lambda x: x @ w, LINE("mp", "None"))(x)
+
+
+@on_ranks(4)
+def test_checking_finds_copies_that_differ():
+    x, w = put(drawn(6, 8), GRID("dp", "mp")), put(drawn(8, 3, seed=1), GRID("mp", "None"))
+    forgot = custom_shard(torch.matmul, GRID("dp", "None"))
+    forgot(x, w)  # a wrong promise, and nobody looks
+    with hp.checking():
+        text = refused(UsageError, "HP-F015", forgot, x, w)
+        assert "all_reduce()" in text
+        custom_shard(mm_allreduce, GRID("dp", "None"))(x, w)
+        custom_shard(torch.matmul, GRID("dp", "None").with_partial("mp"))(x, w)
+
+
 def test_an_error_on_one_rank_reaches_all():
     def step():
         def fail(x):

@@ -56,6 +56,18 @@ TEST_SUITE("PartialValues") {
     CHECK(binary("aten::add.Tensor", "P(avg)", "R") == "P(avg), R -> P(avg)");
   }
 
+  TEST_CASE("AWholeValueIsAddedInPlaceToASum") {
+    const auto write = [](const char* op, const char* self, const char* other) {
+      return forward(op, "x=2",
+                     {"!f32[8, 16] " + std::string(self), "f32[8, 16] " + std::string(other)});
+    };
+    CHECK(write("aten::add_.Tensor", "P(sum)", "R") == "P(sum), P(sum) -> P(sum)");
+    CHECK(write("aten::sub_.Tensor", "P(sum)", "R") == "P(sum), P(sum) -> P(sum)");
+    CHECK(write("aten::add_.Tensor", "P(sum)", "P(sum)") == "P(sum), P(sum) -> P(sum)");
+    CHECK(write("aten::mul_.Tensor", "P(sum)", "R") == "P(sum), R -> P(sum)");
+    CHECK(write("aten::add_.Tensor", "R", "P(sum)") == "R, R -> R");
+  }
+
   TEST_CASE("ProductsNeedOne") {
     CHECK(binary("aten::mul.Tensor", "P(sum)", "R") == "P(sum), R -> P(sum)");
     CHECK(binary("aten::mul.Tensor", "P(sum)", "P(sum)") == "P(sum), R -> P(sum)");

@@ -25,6 +25,8 @@ void init_local_code(py::module_& m) {
       py::arg("entered"));
   m.def("leave_region", &torch_layer::leave_region, py::arg("results"), py::arg("ties"),
         py::arg("forced"), py::arg("mesh"));
+  m.def("graph_mark", &torch_layer::graph_mark);
+  m.def("reaches_outside", &torch_layer::reaches_outside, py::arg("tensors"), py::arg("since"));
   m.def("backward_mesh", &torch_layer::backward_mesh, py::return_value_policy::reference);
   m.def(
       "note_collective",
