@@ -174,8 +174,9 @@ std::vector<at::Tensor> custom_shard(const LocalFunction& fn, const std::vector<
   check_layouts("results", out_layouts.size(), results.size());
   if (at::GradMode::is_enabled() && torch_layer::reaches_outside(results, since)) {
     throw UsageError(
-        Message("HP-F014", "custom_shard: the function uses a tensor that requires grad and is none "
-                           "of its inputs")
+        Message("HP-F014",
+                "custom_shard: the function uses a tensor that requires grad and is none "
+                "of its inputs")
             .hint("hand it in: its gradient would be this rank's part alone"));
   }
   std::vector<at::Tensor> ties;
