@@ -18,20 +18,30 @@ _BY_TEXT = {
     "batch_norm": "f32[8, 4, 6]; f32[4]; f32[4] | training=False",
     "batch_statistics": "f32[8, 4, 6]; f32[4]; f32[4]; f32[4]; f32[4] | training=True",
     "cat": "{f32[8, 16]; f32[4, 16]}",
+    "channel_shuffle": "f32[8, 4, 6, 6] | groups=2",
+    "columns": "f32[8, 4, 6, 6] | kernel_size=[2, 2] dilation=[1, 1] padding=[0, 0] stride=[2, 2]",
+    "columns back": (
+        "f32[8, 16, 9] | "
+        "output_size=[6, 6] kernel_size=[2, 2] dilation=[1, 1] padding=[0, 0] stride=[2, 2]"
+    ),
     "complex": "f32[8, 2]",
     "complex real": "c64[8]",
+    "convolution": (
+        "f32[8, 4, 16, 16]; f32[6, 4, 3, 3]; f32[6] | "
+        "stride=[1, 1] padding=[0, 0] dilation=[1, 1] transposed=False output_padding=[0, 0] "
+        "groups=1"
+    ),
     "convolution 1": "f32[8, 4, 16]; f32[6, 4, 3]; f32[6]",
     "convolution 2": "f32[8, 4, 16, 16]; f32[6, 4, 3, 3]; f32[6]",
     "convolution 3": "f32[8, 4, 8, 8, 8]; f32[6, 4, 3, 3, 3]; f32[6]",
-    "convolution_transposed 1": "f32[8, 4, 16]; f32[4, 6, 3]; f32[6]",
-    "convolution_transposed 2": "f32[8, 4, 16, 16]; f32[4, 6, 3, 3]; f32[6]",
-    "convolution_transposed 3": "f32[8, 4, 8, 8, 8]; f32[4, 6, 3, 3, 3]; f32[6]",
     "copy": "f32[8, 16]; f32[8, 16]",
+    "diag_embed": "f32[8, 16]",
     "diagonal": "f32[4, 8, 8] | dim1=1 dim2=2",
     "draw": "f32[8, 16]",
     "dropout": "f32[8, 16] | p=0.5 train=True",
     "dynamic": "i64[8]",
     "each": "{f32[8, 16]; f32[4]}",
+    "eigh": "f32[4, 8, 8]",
     "einsum": "{f32[8, 16]; f32[16, 4]} | equation='mk,kn->mn'",
     "elements_of_first": "f32[8, 16]; f32[4]",
     "embedding": "f32[100, 16]; i64[2, 8]",
@@ -49,25 +59,37 @@ _BY_TEXT = {
     "index": "f32[8, 16]; i64[4]",
     "index_put": "f32[8, 16]; i64[4]; f32[4, 16] | accumulate=True",
     "index_select": "f32[8, 16]; i64[4] | dim=0",
+    "inner": "f32[4, 8]; f32[6, 8]",
     "label_smooth": "f32[8, 16]",
     "like": "f32[8, 16]",
     "loss_of_classes cross_entropy": "f32[8, 100]; i64[8] | reduction=2",
     "loss_of_classes nll_loss": "f32[8, 100]; i64[8] | reduction=2",
     "loss_of_pairs": "f32[8, 16]; f32[8, 16] | reduction=2",
     "loss_with_softmax": "f32[8, 100]; i64[8, 1]",
+    "lu": "f32[4, 8, 6]",
+    "lu_unpack": "f32[4, 8, 8]; i32[4, 8]",
+    "margin": "f32[8, 16]; i64[8] | reduction=2",
+    "margin native": "f32[8, 16]; i64[8, 16] | reduction=2",
     "matmul": "f32[4, 8, 16]; f32[16, 32]",
     "movedim": "f32[4, 8, 16] | source=[0] destination=[2]",
     "multinomial": "f32[8, 16] | num_samples=2",
+    "narrow": "f32[8, 16] | dim=1 start=0 length=4",
     "new": "f32[8, 16] | size=[8, 16]",
     "new strided": "f32[8, 16] | size=[8, 16]",
     "nonzero": "f32[8, 16]",
+    "nonzero_static": "f32[8, 16] | size=4",
     "norm": "f32[8, 16]; f32[16] | normalized_shape=[16]",
-    "norm layer_norm": "f32[8, 16]; f32[16]; f32[16] | normalized_shape=[16]",
     "norm ! native": "f32[8, 16]; f32[16]; f32[16] | normalized_shape=[16]",
+    "norm layer_norm": "f32[8, 16]; f32[16]; f32[16] | normalized_shape=[16]",
     "one_hot": "i64[8] | num_classes=4",
     "pad": "f32[8, 16] | pad=[1, 1]",
+    "part": "f32[8, 16]; f32[16] | dim=0 index=1",
+    "part diagonal": "f32[4, 8, 8]; f32[8, 4] | dim1=0 dim2=1",
+    "part slice": "f32[8, 16]; f32[8, 4] | dim=1 start=0 end=4",
     "permute": "f32[4, 8, 16] | dims=[2, 0, 1]",
     "pick": "f32[8, 16] | dim=1",
+    "pixels": "f32[8, 16, 6, 6] | upscale_factor=2",
+    "pixels back": "f32[8, 4, 6, 6] | downscale_factor=2",
     "pointwise addcdiv": "f32[8, 16]; f32[8, 16]; f32[8, 16]",
     "pointwise addcmul": "f32[8, 16]; f32[8, 16]; f32[8, 16]",
     "pointwise additive": "f32[8, 16]; f32[8, 16]",
@@ -83,21 +105,27 @@ _BY_TEXT = {
     "pool 2": "f32[8, 4, 16, 16] | kernel_size=[2, 2]",
     "pool 3": "f32[8, 4, 8, 8, 8] | kernel_size=[2, 2, 2]",
     "prelu": "f32[8, 16]; f32[16]",
+    "qr": "f32[4, 8, 6]",
     "reduce": "f32[8, 16] | dim=[1]",
+    "renorm": "f32[8, 16] | p=2.0 dim=0 maxnorm=1.0",
     "repeat": "f32[8, 16] | repeats=[2, 1]",
     "repeat_interleave": "f32[8, 16] | repeats=2 dim=0",
     "repeats": "f32[8, 16]; i64[8] | dim=0",
     "resample 1": "f32[8, 4, 16] | output_size=[8]",
     "resample 2": "f32[8, 4, 16, 16] | output_size=[8, 8]",
     "resample 3": "f32[8, 4, 8, 8, 8] | output_size=[4, 4, 4]",
+    "right_side": "f32[4, 8, 8]; i32[4, 8]; f32[4, 8, 3]",
     "rope": "f32[2, 8, 4, 16]; f32[2, 8, 4, 16]; -; f32[1, 8, 1, 16]; f32[1, 8, 1, 16]",
+    "rot90": "f32[8, 16] | k=1 dims=[0, 1]",
     "same": "f32[8, 16]",
     "scatter": "f32[8, 16]; i64[8, 4]; f32[8, 4] | dim=1",
     "scatter value": "f32[8, 16]; i64[8, 4] | dim=1",
     "scatter_nd_add": "f32[8, 16]; i64[6, 1]; f32[6, 16]",
+    "searchsorted": "f32[8, 16]; f32[8, 4]",
     "select": "f32[8, 16] | dim=0 index=1",
     "slice": "f32[8, 16] | dim=1 start=0 end=4",
     "slices": "f32[8, 4, 16] | axes=[1] starts=[0] ends=[2]",
+    "solve": "f32[4, 8, 8]; f32[4, 8, 3]",
     "split chunks": "f32[8, 16] | chunks=2",
     "split size": "f32[8, 16] | split_size=4",
     "split sizes": "f32[8, 16] | split_sizes=[2, 6]",
@@ -105,7 +133,11 @@ _BY_TEXT = {
     "stack": "{f32[8, 16]; f32[8, 16]}",
     "statistics": "f32[8, 4, 6]; f32[4]; f32[4]",
     "statistics groups": "f32[8, 4, 6]; f32[4]; f32[4] | num_groups=2",
+    "steps": "f32[]; f32[] | steps=8",
     "strided": "f32[8, 16] | size=[8, 4]",
+    "strided scatter": "f32[8, 16]; f32[8, 4] | size=[8, 4] stride=[16, 1]",
+    "svd": "f32[4, 8, 6]",
+    "take": "f32[8, 16]; i64[4]",
     "transform": "f32[8, 16] | dim=[1]",
     "transpose": "f32[8, 16] | dim0=0 dim1=1 axis0=0 axis1=1",
     "triangle": "f32[4, 8, 16]",
@@ -119,6 +151,10 @@ _BY_TEXT = {
 }
 
 _BY_OP = {
+    "aten::conv_transpose1d": "f32[8, 4, 16]; f32[4, 6, 3]; f32[6]",
+    "aten::conv_transpose2d.input": "f32[8, 4, 16, 16]; f32[4, 6, 3, 3]; f32[6]",
+    "aten::conv_transpose3d.input": "f32[8, 4, 8, 8, 8]; f32[4, 6, 3, 3, 3]; f32[6]",
+    "aten::linalg_pinv.atol_rtol_tensor": "f32[4, 8, 6]; f32[4]; f32[4]",
     "aten::addbmm": "f32[8, 32]; f32[4, 8, 16]; f32[4, 16, 32]",
     "aten::index_copy": "f32[8, 16]; i64[4]; f32[4, 16] | dim=0",
     "aten::index_add": "f32[8, 16]; i64[4]; f32[4, 16] | dim=0",
@@ -160,6 +196,15 @@ def _from_letters(rule: str) -> str:
     return "; ".join(operands) + (f" | {attrs}" if attrs else "")
 
 
+def _batched(words: list[str]) -> str:
+    """Make operands for a row of batched matrices: ``batched mq mm -> mq``."""
+    operands = []
+    for word in words[: words.index("->")]:
+        sizes = ["4", *("8" if letter in "mnrst" else "3" for letter in word.strip("."))]
+        operands.append(f"f32[{', '.join(sizes)}]")
+    return "; ".join(operands)
+
+
 def sample(op: str, rule: str) -> str:
     """Find the sample call of a row, as text: operands, and attributes behind a bar.
 
@@ -169,7 +214,7 @@ def sample(op: str, rule: str) -> str:
     name = op.partition("::")[2]
     if op in _BY_OP:
         return _BY_OP[op]
-    if "->" in rule:
+    if "->" in rule and not rule.startswith("batched"):
         return _from_letters(rule)
     words = rule.split()
     if words[0] == "pointwise" and words[1:2] in ([], ["monotone"], ["quotient"]):
@@ -184,6 +229,8 @@ def sample(op: str, rule: str) -> str:
         return "f32[8, 16]; f32[8, 16]" if two else "f32[8, 16]"
     if words[0] == "pointwise" and rule not in _BY_TEXT:
         return "f32[8, 16]"
+    if words[0] == "batched":
+        return _batched(words[1:])
     if words[0] == "each":
         lists = 2 if ".List" in name or ".Tensor" in name else 1
         lists = 3 if "addc" in name else 2 if words[1].startswith(("copy", "lerp")) else lists

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from hyper_parallel import _core
 
-MOST = 40  # combinations of layouts for one op and mesh
+MOST = 24  # combinations of layouts for one op and mesh
 RANKS = (2, 3)
 
 
