@@ -316,9 +316,9 @@ double bytes_to_gather(const Operand& operand) {
 }
 
 // One operand of several parts (the number that a whole list is multiplied by) has one layout in
-// all of them. Where the parts would have it differently, it is made whole first.
+// all of them. Where the parts would have it differently, it is made whole first, and stays so.
 std::vector<Change> gather_shared(const ConcreteRule& rule, const std::vector<Inference>& parts,
-                                  Call& call) {
+                                  Call& call, bool& differ) {
   std::vector<const Layout*> wanted(call.inputs.size());
   std::vector<Change> out;
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -329,10 +329,14 @@ std::vector<Change> gather_shared(const ConcreteRule& rule, const std::vector<In
       Operand& operand = call.inputs[at(input)];
       const Layout* whole = Layout::replicated(call.mesh);
       if (known == nullptr) known = now;
-      if (known == now || operand.layout == whole) continue;
-      out.push_back({input, operand.layout, whole, bytes_to_gather(operand),
-                     "the calls that share it take it in different layouts"});
+      if (known == now || operand.pinned) continue;
+      if (operand.layout != nullptr && operand.layout != whole) {
+        out.push_back({input, operand.layout, whole, bytes_to_gather(operand),
+                       "the calls that share it take it in different layouts"});
+      }
       operand.layout = whole;
+      operand.pinned = true;
+      differ = true;
     }
   }
   return out;
@@ -345,8 +349,9 @@ Inference infer_forward(const ConcreteRule& rule, const Call& call) {
   if (rule.parts.empty()) return Search(rule, call).run();
   std::vector<Inference> parts = infer_parts(rule, call);
   Call shared = call;
-  std::vector<Change> gathered = gather_shared(rule, parts, shared);
-  if (!gathered.empty()) parts = infer_parts(rule, shared);
+  bool differ = false;
+  std::vector<Change> gathered = gather_shared(rule, parts, shared, differ);
+  if (differ) parts = infer_parts(rule, shared);
   Inference out = merge(rule, call, std::move(parts));
   for (Change& change : gathered) {
     out.bytes += change.bytes;

@@ -16,6 +16,16 @@ TEST_SUITE("ListOpRules") {
           "S(0), R -> S(0), R");
   }
 
+  TEST_CASE("OneNumberForAllElementsHasOneLayout") {
+    // R + P would have it R, P + P would keep it P.
+    CHECK(forward("aten::_foreach_add.Tensor", "x=2",
+                  {"{f32[8] R; f32[4] P(sum)}", "f32[] P(sum)"}) == "R, R, R -> R, R");
+    CHECK(error([] {
+            forward("aten::_foreach_add_.Tensor", "x=2",
+                    {"{!f32[8] R; !f32[4] P(sum)}", "f32[] R"});
+          }).starts_with("[HP-S030]"));
+  }
+
   TEST_CASE("NormsOfSplitGradientsAreFinished") {
     const Call c = call("aten::_foreach_norm.Scalar", "x=2", {"{f32[800] S(0); f32[4] R}"});
     const Inference inference = infer_forward(rule(c), c);
