@@ -67,12 +67,22 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_nor
   return {scaled(y, weight, bias), new_mean, new_var, m.clone(), scale};
 }
 
+std::int64_t space_of(const at::Tensor& input) {
+  std::int64_t out = 1;
+  for (std::int64_t size : input.sizes().slice(2)) out *= size;
+  return out;
+}
+
 // The result, and mean and variance [n, groups].
 ThreeTensors group_norm(const at::Tensor& input, const optional<at::Tensor>& weight,
                         const optional<at::Tensor>& bias, std::int64_t num_groups, double eps) {
-  const std::int64_t n = input.size(0);
-  const std::int64_t row = n == 0 ? 1 : input.numel() / n / num_groups;
-  const at::Tensor rows = input.reshape({n, num_groups, row});
+  TORCH_CHECK_VALUE(input.dim() >= 2, "group_norm takes input [n, c, ...]");
+  const std::int64_t c = input.size(1);
+  TORCH_CHECK_VALUE(num_groups > 0 ? c % num_groups == 0 : c == 0,
+                    "group_norm: num_groups does not divide the channels");
+  const std::int64_t space = space_of(input);
+  const std::int64_t row = num_groups == 0 ? space : c / num_groups * space;
+  const at::Tensor rows = input.reshape({input.size(0), num_groups, row});
   const auto [var, mean] = at::var_mean(rows, std::vector<std::int64_t>{-1}, 0);
   const at::Tensor y = (rows - mean.unsqueeze(-1)) * (var + eps).rsqrt().unsqueeze(-1);
   return {scaled(y.reshape(input.sizes()), weight, bias), mean, var};
@@ -96,6 +106,7 @@ std::tuple<at::Tensor, at::Tensor> cross_entropy_with_softmax(const at::Tensor& 
 // x [b, s, h, d] turned by an angle: pairs (i, i + d / 2).
 // J. Su et al., RoFormer (2021), in the layout that GPT-NeoX and Llama use.
 at::Tensor turned(const at::Tensor& x, const at::Tensor& sin, const at::Tensor& cos) {
+  TORCH_CHECK_VALUE(x.size(-1) % 2 == 0, "rope: the last dim is not even");
   const auto halves = x.chunk(2, -1);
   return x * cos + at::cat({-halves[1], halves[0]}, -1) * sin;
 }
