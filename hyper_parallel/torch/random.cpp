@@ -29,7 +29,8 @@ at::Tensor dropout_factor(const Frame& f, const OpPlan& plan, const at::Tensor& 
     Drawing drawing;
     whole = at::dropout(at::ones(t.sizes(), impl_of(t)->local().options()), p, true);
   }
-  return move(whole, Layout::replicated(plan.mesh), plan.outputs[0], t.sizes());
+  // On ranks whose values add up the mask is the same.
+  return move(whole, Layout::replicated(plan.mesh), plan.outputs[0]->reduced(), t.sizes());
 }
 
 void run_dropout(Frame& f, const OpPlan& plan, Operands& operands, bool in_place) {

@@ -83,7 +83,7 @@ TEST_SUITE("ConvolutionRules") {
     CHECK(forward("aten::im2col", "x=2", {"f32[3, 4, 5, 6] S(1)"}, window) == "S(1) -> S(1)");
     const Attrs two = {{"upscale_factor", std::int64_t{2}}};
     CHECK(result_sizes("aten::pixel_shuffle", {"f32[3, 8, 5, 6]"}, two) == "[3, 2, 10, 12]");
-    CHECK(forward("aten::pixel_shuffle", "x=2", {"f32[3, 8, 5, 6] S(2)"}, two) == "S(2) -> S(2)");
+    CHECK(forward("aten::pixel_shuffle", "x=2", {"f32[3, 8, 4, 6] S(2)"}, two) == "S(2) -> S(2)");
   }
 }
 
