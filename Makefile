@@ -27,7 +27,7 @@ SAY = @printf '== %s\n'
 PYTEST := $(PY) -m pytest -x -q --durations=10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep bench build core lint format clean doctest
+.PHONY: help demo test sweep bench verify mutate models build core lint format clean doctest
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,7 +39,7 @@ demo: build  ## Train a small Qwen3 on ranks in this process
 test: lint doctest build  ## Lint, build, and run all tests and examples
 	$(SAY) "test: C++"
 	@ctest --preset $(PRESET) -LE example --no-tests=ignore
-	@for folder in tests/python tests/ranks tests/processes; do \
+	@for folder in tests/python tests/ranks tests/processes tests/verify; do \
 	  if [ -d $$folder ]; then \
 	    echo "== test: $$folder"; timeout --kill-after=10 1200 $(PYTEST) $$folder || exit 1; \
 	  fi; done
@@ -63,6 +63,16 @@ bench: build  ## Run the benchmarks; each prints one table
 	  echo "== $$file"; $$file || exit 1; fi; done
 	@for file in bench/*.py; do if [ -f $$file ]; then \
 	  echo "== $$file"; $(PY) $$file || exit 1; fi; done
+
+verify: build  ## Check every rule on real tensors: wrong and missing strategies
+	@$(PY) -m hyper_parallel verify
+
+mutate: build  ## Break every rule in turn: does the verifier notice? (half an hour)
+	@$(PY) tests/verify/mutate.py
+
+models: build  ## Train models of transformers under their own plans; prints one table
+	$(SAY) "models"
+	@$(PY) -W ignore tools/models.py
 
 build: $(PACKAGES)  ## Build the libraries, the Python modules and the C++ tests
 	$(call configure,$(PRESET))

@@ -4,6 +4,7 @@
 ///
 ///     Mesh, Placement, Layout     how tensors lie
 ///     distribute_tensor, from_local, to_local, full_tensor, redistribute, reduce_partial
+///     register_rule               a sharding rule for an op of the program's own
 ///     shard_parameters            a torch::nn::Module by a plan
 ///     run_local, current_rank     ranks as threads of this process
 ///     infer_forward, infer_backward, infer_grad, plan::redistribute    on layouts alone
@@ -19,6 +20,7 @@
 #include "hyper_parallel/torch/api.h"
 #include "hyper_parallel/torch/module.h"
 #include "hyper_parallel/torch/ranks.h"
+#include "hyper_parallel/torch/user_ops.h"
 
 namespace hyper_parallel {
 

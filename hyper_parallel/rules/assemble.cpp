@@ -125,6 +125,11 @@ class Assembler {
     return false;
   }
 
+  bool writes_in_place() const {
+    return std::any_of(call_.inputs.begin(), call_.inputs.end(),
+                       [](const Operand& o) { return o.pinned; });
+  }
+
   bool cut_factors(const std::vector<FactorCut>& wanted) {
     cuts_.resize(rule_.factors.size());
     for (int f = 0; f < static_cast<int>(rule_.factors.size()); ++f) {
@@ -180,7 +185,10 @@ class Assembler {
       const Need n = need(rule_, static_cast<int>(i), has, choices_[at(axis)]);
       masked_ |= n.masked;
       if (n.kind != Need::Kind::partial) continue;
-      if (has.kind != Has::Kind::partial || has.op != n.op) {
+      // Beside an operand that is written in place one rank keeps the value of a whole one.
+      const bool spreads = has.kind == Has::Kind::whole && n.op == ReduceOp::sum &&
+                           !call_.inputs[i].pinned && writes_in_place();
+      if (!spreads && (has.kind != Has::Kind::partial || has.op != n.op)) {
         return no(place(call_, i) + " is not " + to_string(Placement::partial(n.op)));
       }
       partials[at(axis)] = n.op;

@@ -41,6 +41,9 @@ class Attention {
     rows(lead);
     if (call_.inputs.size() > kMask && call_.inputs[kMask].present) mask();
     rule_.inputs[kValue].linear = true;
+    // Without elements torch takes another kernel, whose backward works in another order: then
+    // ranks would meet in different collectives.
+    for (Factor& factor : rule_.factors) factor.nonempty = true;
     const auto dropout = call_.attrs.find("dropout_p");
     rule_.random = dropout != call_.attrs.end() && !is_number(call_, "dropout_p", 0);
     rule_.outputs.push_back(std::move(out_));
@@ -78,7 +81,6 @@ class Attention {
     if (sizes(kValue)[d] != own) throw_sizes(call_, kValue, d, sizes(kValue)[d], own, "key");
     const int h = factor("h", own);
     const int g = factor("g", all / own);
-    if (g >= 0) rule_.factors[static_cast<std::size_t>(g)].nonempty = true;
     TensorMap& query = rule_.inputs[kQuery];
     put(query, d, h);
     put(query, d, g);
@@ -89,7 +91,6 @@ class Attention {
       block(rule_, g);
       const int q = factor("q", all);
       rule_.factors[static_cast<std::size_t>(q)].handler = "sdpa";
-      rule_.factors[static_cast<std::size_t>(q)].nonempty = true;
       query.dims[d] = {q};
     } else {
       put(rule_.inputs[kKey], d, h);

@@ -69,7 +69,8 @@ class Search {
         choice.factor = has.factor;
         add(std::move(choice));
       }
-      for (AxisChoice& choice : partial_choices(rule_, states_, axis)) add(std::move(choice));
+      for (AxisChoice& choice : partial_choices(rule_, call_, states_, axis))
+        add(std::move(choice));
     }
     add({});
     std::stable_sort(out.begin(), out.end(), [&](const Candidate& a, const Candidate& b) {
@@ -195,6 +196,7 @@ class Search {
 
 Inference merge(const ConcreteRule& rule, const Call& call, std::vector<Inference> parts) {
   Inference out;
+  out.handler = rule.handler;
   out.inputs.resize(call.inputs.size());
   out.outputs.resize(rule.outputs.size());
   out.output_sizes.resize(rule.outputs.size());
@@ -221,16 +223,64 @@ Inference merge(const ConcreteRule& rule, const Call& call, std::vector<Inferenc
   return out;
 }
 
+std::vector<Inference> infer_parts(const ConcreteRule& rule, const Call& call) {
+  std::vector<Inference> out;
+  for (const Part& part : rule.parts) {
+    out.push_back(infer_forward(part.rule, part_call(call, part)));
+  }
+  return out;
+}
+
+double bytes_to_gather(const Operand& operand) {
+  const Mesh* mesh = operand.layout->mesh();
+  double bytes = static_cast<double>(operand.meta.numel()) * bytes_of(operand.meta.dtype);
+  double out = 0;
+  for (int axis = 0; axis < mesh->ndim(); ++axis) {
+    const Placement p = operand.layout->placement(axis);
+    const double n = mesh->size(axis);
+    if (!p.is_replicate()) out += (p.is_partial() ? 2 : 1) * (n - 1) / n * bytes;
+  }
+  return out;
+}
+
+// One operand of several parts (the number that a whole list is multiplied by) has one layout in
+// all of them. Where the parts would have it differently, it is made whole first.
+std::vector<Change> gather_shared(const ConcreteRule& rule, const std::vector<Inference>& parts,
+                                  Call& call) {
+  std::vector<const Layout*> wanted(call.inputs.size());
+  std::vector<Change> out;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    for (std::size_t i = 0; i < rule.parts[p].inputs.size(); ++i) {
+      const int input = rule.parts[p].inputs[i];
+      const Layout*& known = wanted[at(input)];
+      const Layout* now = parts[p].inputs[i];
+      Operand& operand = call.inputs[at(input)];
+      const Layout* whole = Layout::replicated(call.mesh);
+      if (known == nullptr) known = now;
+      if (known == now || operand.layout == whole) continue;
+      out.push_back({input, operand.layout, whole, bytes_to_gather(operand),
+                     "the calls that share it take it in different layouts"});
+      operand.layout = whole;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Inference infer_forward(const ConcreteRule& rule, const Call& call) {
   check_internal(call.mesh != nullptr, call.op + ": the call names no mesh");
   if (rule.parts.empty()) return Search(rule, call).run();
-  std::vector<Inference> parts;
-  for (const Part& part : rule.parts) {
-    parts.push_back(infer_forward(part.rule, part_call(call, part)));
+  std::vector<Inference> parts = infer_parts(rule, call);
+  Call shared = call;
+  std::vector<Change> gathered = gather_shared(rule, parts, shared);
+  if (!gathered.empty()) parts = infer_parts(rule, shared);
+  Inference out = merge(rule, call, std::move(parts));
+  for (Change& change : gathered) {
+    out.bytes += change.bytes;
+    out.changes.push_back(std::move(change));
   }
-  return merge(rule, call, std::move(parts));
+  return out;
 }
 
 Inference apply(const ConcreteRule& rule, const Call& call, std::span<const AxisChoice> choices) {

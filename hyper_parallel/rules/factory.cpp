@@ -32,14 +32,15 @@ ConcreteRule build_new(const Call& call, Words words) {
   return rule;
 }
 
-// copy(self, src): src broadcast to self.
+// copy(self, src): src broadcast to self. In place self stays as it is; else its piece must be as
+// large as that of src.
 ConcreteRule build_copy(const Call& call, Words) {
   check_count(call, 2, 2);
   ConcreteRule rule = pointwise_rule(call);
   if (rule.outputs[0].sizes != call.inputs[0].meta.sizes) {
     throw UsageError(Message("HP-S002", call.op + ": src does not broadcast to self"));
   }
-  rule.inputs[0].shape_only = true;
+  rule.inputs[0].shape_only = call.inputs[0].pinned;
   rule.inputs[1].linear = !is_integral(call.inputs[0].meta.dtype) ||
                           call.inputs[0].meta.dtype == call.inputs[1].meta.dtype;
   rule.partial = PartialRule::any;

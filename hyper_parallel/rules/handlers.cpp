@@ -101,6 +101,8 @@ constexpr std::array kHandlers = {
                 "max, min, amax, amin where a gradient is wanted: all-reduce the value, then the "
                 "number of places that hold it, then their share; R",
                 moments},
+    HandlerInfo{"fused", "a fused optimizer: gradients get the strides of their parameters",
+                nullptr},
     HandlerInfo{"gather", "as embedding, for gather along a split dim; P(sum)", nullptr, true},
     HandlerInfo{"index", "as embedding, for self[..., i, ...] with one index tensor; P(sum)",
                 nullptr, true},

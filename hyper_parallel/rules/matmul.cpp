@@ -12,11 +12,12 @@
 namespace hyper_parallel::rules {
 namespace {
 
+// addmv of no rows gives one row where the addend has one: torch forgets to broadcast.
 constexpr Row kRows[] = {
     {"aten::_cdist_forward", "... p m!, ... r m! -> ... p r"},
     {"aten::addbmm", "^+m n, *b m k, *b k n -> m n"},
     {"aten::addmm", "^+m n, *m k, *k n -> m n"},
-    {"aten::addmv", "^+m, *m k, *k -> m"},
+    {"aten::addmv", "^+m, *m k, *k -> m; filled"},
     {"aten::addr", "^+m n, *m, *n -> m n"},
     {"aten::baddbmm", "^+b m n, *b m k, *b k n -> b m n"},
     {"aten::bmm", "*b m k, *b k n -> b m n"},

@@ -171,6 +171,8 @@ class Parser {
       out_.aliases = true;
     } else if (word == "nonempty") {
       out_.nonempty = true;
+    } else if (word == "filled") {
+      out_.filled = true;
     } else if (word == "handler") {
       skip();
       out_.handler = name();

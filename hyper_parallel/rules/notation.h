@@ -45,6 +45,7 @@ struct Notation {
   bool random = false;
   bool aliases = false;
   bool nonempty = false;
+  bool filled = false;
   std::string handler;
 };
 

@@ -165,7 +165,7 @@ class Binder {
       const bool reduced = !on_result(static_cast<int>(l));
       if (reduced && !letter.finished) f.kind = FactorKind::reduce;
       if (letter.blocked) f.kind = FactorKind::blocked;
-      f.nonempty = notation_.nonempty && reduced;
+      f.nonempty = notation_.filled || (notation_.nonempty && reduced);
     }
   }
 

@@ -74,6 +74,7 @@ ConcreteRule build_each(const Call& call, Words words) {
 
 ConcreteRule build_fused(const Call& call, Words) {
   ConcreteRule rule = start(call);
+  rule.handler = "fused";
   // Gradients are written only to unscale them.
   const bool scaled = std::any_of(call.inputs.begin(), call.inputs.end(), [](const Operand& o) {
     return o.present && o.name == "grad_scale";

@@ -27,6 +27,7 @@ ConcreteRule build_grouped(const Call& call, Words) {
   for (Factor& factor : rule.factors) {
     if (factor.name == "k" || factor.name == "n") {
       factor.block = std::max(16 / bytes_of(call.inputs[0].meta.dtype), 1);
+      factor.nonempty = true;
     }
   }
   return rule;

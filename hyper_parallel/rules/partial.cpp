@@ -77,7 +77,7 @@ bool passes(const ConcreteRule& rule, ReduceOp op) {
   return std::find(kinds.begin(), kinds.end(), op) != kinds.end();
 }
 
-std::vector<AxisChoice> partial_choices(const ConcreteRule& rule,
+std::vector<AxisChoice> partial_choices(const ConcreteRule& rule, const Call& call,
                                         const std::vector<OperandState>& states, int axis) {
   std::vector<AxisChoice> out;
   std::vector<ReduceOp> tried;
@@ -87,8 +87,17 @@ std::vector<AxisChoice> partial_choices(const ConcreteRule& rule,
     if (has.kind != Has::Kind::partial || !passes(rule, has.op)) continue;
     if (std::find(tried.begin(), tried.end(), has.op) != tried.end()) continue;
     tried.push_back(has.op);
+    const auto must_stay = [&](std::size_t j) {
+      return states[j].layout != nullptr && call.inputs[j].pinned && !rule.inputs[j].ignore_pin &&
+             states[j].axes[at(axis)].kind == Has::Kind::partial;
+    };
+    bool spreads = false;
+    for (std::size_t j = 0; j < states.size(); ++j) spreads |= must_stay(j);
+    spreads &= has.op == ReduceOp::sum;
     for (AxisChoice& c : choose(rule, has.op, true, [&](std::size_t j) {
+           if (states[j].layout == nullptr) return false;
            const Has& other = states[j].axes[at(axis)];
+           if (other.kind == Has::Kind::whole) return spreads && !call.inputs[j].pinned;
            return other.kind == Has::Kind::partial && other.op == has.op;
          })) {
       out.push_back(std::move(c));

@@ -13,8 +13,10 @@ bool passes(const ConcreteRule& rule, ReduceOp op);
 /// The kinds that the rule lets pass, the usual one first.
 std::vector<ReduceOp> passing_kinds(const ConcreteRule& rule);
 
-/// All sets of operands that may stay partial on `axis`, given what they have.
-std::vector<AxisChoice> partial_choices(const ConcreteRule& rule,
+/// All sets of operands that may stay partial on `axis`, given what they have. Beside an operand
+/// that is written in place and must stay P(sum), whole ones may become P(sum): one rank keeps the
+/// value.
+std::vector<AxisChoice> partial_choices(const ConcreteRule& rule, const Call& call,
                                         const std::vector<OperandState>& states, int axis);
 
 /// All sets of operands that may be partial of kind `op`, one operand a term.

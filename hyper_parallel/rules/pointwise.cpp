@@ -104,7 +104,7 @@ constexpr Group kGroups[] = {
      "less_equal.Scalar less_equal.Tensor lgamma log log10 log1p log2 logaddexp logaddexp2 "
      "logical_and logical_not logical_or logical_xor logit lt.Scalar lt.Tensor mish mvlgamma "
      "nan_to_num ne.Scalar ne.Tensor nextafter not_equal.Scalar not_equal.Tensor polygamma "
-     "pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor reciprocal remainder.Scalar "
+     "polar pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor reciprocal remainder.Scalar "
      "remainder.Scalar_Tensor remainder.Tensor rsqrt rsub.Scalar selu sgn signbit silu sin sinc "
      "softshrink sqrt square sub.Scalar subtract.Scalar tan threshold where.Scalar "
      "xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor"},
@@ -148,7 +148,7 @@ constexpr Group kGroups[] = {
     {"pointwise additive", "add.Tensor complex rsub.Tensor sub.Tensor subtract.Tensor"},
     {"pointwise multilinear", "mul.Tensor multiply.Tensor"},
     {"pointwise first",
-     "div.Tensor divide.Tensor native_dropout_backward polar true_divide.Tensor"},
+     "div.Tensor divide.Tensor native_dropout_backward true_divide.Tensor"},
     {"pointwise quotient", "div.Scalar_mode div.Tensor_mode divide.Scalar_mode divide.Tensor_mode"},
     {"pointwise blend", "lerp.Scalar lerp.Tensor"},
     {"pointwise addcmul", "addcmul"},

@@ -19,6 +19,8 @@ ConcreteRule build_dropout(const Call& call, Words words) {
   if (has_word(words, "native")) {
     rule.outputs.push_back(rule.outputs[0]);
     rule.inputs[0].linear = false;  // the mask is not partial
+    // Of an empty piece the mask has another type.
+    for (Factor& factor : rule.factors) factor.nonempty = true;
   }
   return rule;
 }

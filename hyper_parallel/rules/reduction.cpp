@@ -4,6 +4,7 @@
 //                          empty); split: P(KIND)
 //   reduce mean            split: the local sum over the global count, P(sum)
 //   reduce count           as sum, but of something that is not linear in the operand
+//   reduce any, all        split: P(max), P(min); what is pending passes for bools only
 //   reduce HANDLER/R       split: handler HANDLER, which gives R
 //   reduce ... dim 2       two results of the same sizes
 //
@@ -44,7 +45,13 @@ Reduced reduce(const Call& call, const std::vector<int>& dims, bool keepdim) {
   return out;
 }
 
-void set_kind(Reduced& r, std::string_view kind, const Call& call) {
+ReduceOp op_of(std::string_view kind) {
+  if (kind == "any") return ReduceOp::max;
+  if (kind == "all") return ReduceOp::min;
+  return parse_reduce_op(kind);
+}
+
+void set_kind(Reduced& r, std::string_view kind, bool of_bools, const Call& call) {
   TensorMap& self = r.rule.inputs[0];
   std::string handler;
   const bool extreme = kind == "max" || kind == "min";
@@ -64,14 +71,15 @@ void set_kind(Reduced& r, std::string_view kind, const Call& call) {
     factor.handler = handler;
     if (kind.ends_with("/R")) continue;  // the result is finished: pass
     factor.kind = FactorKind::reduce;
-    if (kind != "mean" && kind != "count") factor.reduce = parse_reduce_op(kind);
+    if (kind != "mean" && kind != "count") factor.reduce = op_of(kind);
     factor.nonempty = factor.reduce == ReduceOp::max || factor.reduce == ReduceOp::min;
   }
   if (kind.ends_with("/R") || kind == "count") return;
-  self.linear = true;
+  // Of numbers the maximum may be 0, and other parts not.
+  self.linear = of_bools || (kind != "any" && kind != "all");
   if (kind == "sum" || kind == "mean") return;
   r.rule.partial = PartialRule::one;
-  r.rule.partial_op = parse_reduce_op(kind);
+  r.rule.partial_op = op_of(kind);
 }
 
 ConcreteRule build(const Call& call, Words words) {
@@ -79,7 +87,7 @@ ConcreteRule build(const Call& call, Words words) {
   const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
   const std::string_view name = words.size() > 1 ? words[1] : "dim";
   Reduced r = reduce(call, dims_of(call, name, ndim), call.boolean("keepdim", false));
-  set_kind(r, words.front(), call);
+  set_kind(r, words.front(), call.inputs[0].meta.dtype == DType::boolean, call);
   if (has_word(words, "2")) r.rule.outputs.push_back(r.rule.outputs[0]);
   return std::move(r.rule);
 }
@@ -105,17 +113,17 @@ ConcreteRule build_pick(const Call& call, Words words) {
 }
 
 constexpr Row kRows[] = {
-    {"aten::_is_all_true", "reduce min"},
-    {"aten::_is_any_true", "reduce max"},
-    {"aten::all", "reduce min"},
-    {"aten::all.dim", "reduce min"},
-    {"aten::all.dims", "reduce min"},
+    {"aten::_is_all_true", "reduce all"},
+    {"aten::_is_any_true", "reduce any"},
+    {"aten::all", "reduce all"},
+    {"aten::all.dim", "reduce all"},
+    {"aten::all.dims", "reduce all"},
     {"aten::amax", "reduce max"},
     {"aten::amin", "reduce min"},
-    {"aten::any", "reduce max"},
-    {"aten::any.dim", "reduce max"},
-    {"aten::any.dims", "reduce max"},
     {"aten::aminmax", "pick ! 2"},
+    {"aten::any", "reduce any"},
+    {"aten::any.dim", "reduce any"},
+    {"aten::any.dims", "reduce any"},
     {"aten::argmax", "pick argmax"},
     {"aten::argmin", "pick argmax"},
     {"aten::count_nonzero", "reduce count"},

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <deque>
+#include <memory>
+#include <mutex>
 #include <unordered_map>
 
 #include "hyper_parallel/core/text.h"
@@ -31,6 +34,58 @@ struct Compiled {
   Notation notation;
 };
 
+// Rows that the program registered. Rows live for ever, also those that were replaced: a thread may
+// hold one.
+class OwnRows {
+ public:
+  struct Entry {
+    std::string op;
+    std::string spec;
+    Row row{};
+    Compiled compiled;
+  };
+
+  const Row* find(std::string_view op) const {
+    if (count_.load(std::memory_order_acquire) == 0) return nullptr;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = current_.find(std::string(op));
+    return it == current_.end() ? nullptr : &it->second->row;
+  }
+
+  const Compiled* compiled(const Row& row) const {
+    if (count_.load(std::memory_order_acquire) == 0) return nullptr;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = by_row_.find(&row);
+    return it == by_row_.end() ? nullptr : &it->second->compiled;
+  }
+
+  void add(std::unique_ptr<Entry> entry) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    all_.push_back(std::move(entry));
+    const Entry* added = all_.back().get();
+    current_[added->op] = added;
+    by_row_[&added->row] = added;
+    count_.store(all_.size(), std::memory_order_release);
+  }
+
+  bool remove(std::string_view op) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return current_.erase(std::string(op)) > 0;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::atomic<std::size_t> count_{0};
+  std::deque<std::unique_ptr<Entry>> all_;
+  std::unordered_map<std::string, const Entry*> current_;
+  std::unordered_map<const Row*, const Entry*> by_row_;
+};
+
+OwnRows& own_rows() {
+  static auto* const instance = new OwnRows;
+  return *instance;
+}
+
 class Registry {
  public:
   static const Registry& instance() {
@@ -39,6 +94,7 @@ class Registry {
   }
 
   const Row* find(std::string_view op) const {
+    if (const Row* row = own_rows().find(op)) return row;
     const auto it = rows_.find(op);
     return it == rows_.end() ? nullptr : it->second;
   }
@@ -52,7 +108,7 @@ class Registry {
 
   const Compiled* compiled(const Row& row) const {
     const auto it = compiled_.find(&row);
-    return it == compiled_.end() ? nullptr : &it->second;
+    return it == compiled_.end() ? own_rows().compiled(row) : &it->second;
   }
 
   Compiled compile(const Row& row) const {
@@ -224,6 +280,17 @@ const Row* find_row(std::string_view op) {
   if (const Row* row = registry.find(name.whole())) return row;
   return name.overload.empty() ? registry.find(name.base + ".int") : nullptr;  // transpose_
 }
+
+void register_row(std::string_view op, std::string_view spec) {
+  auto entry = std::make_unique<OwnRows::Entry>();
+  entry->op = op;
+  entry->spec = spec;
+  entry->row = {entry->op.c_str(), entry->spec.c_str()};
+  entry->compiled = Registry::instance().compile(entry->row);
+  own_rows().add(std::move(entry));
+}
+
+bool unregister_row(std::string_view op) { return own_rows().remove(op); }
 
 std::vector<std::string> op_names() { return Registry::instance().names(); }
 

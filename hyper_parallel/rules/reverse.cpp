@@ -97,7 +97,7 @@ class Reverse {
     }
     AxisChoice out;
     if (first < 0) {
-      auto passing = partial_choices(rule_, states_, axis);
+      auto passing = partial_choices(rule_, call_, states_, axis);
       std::erase_if(passing, [&](const AxisChoice& c) { return c.op != op; });
       if (!passing.empty()) return passing.front();
       for (int f = 0; f < static_cast<int>(rule_.factors.size()) && first < 0; ++f) {

@@ -173,7 +173,14 @@ struct Inference {
 /// Look the row of `op` up ("aten::mm" or "aten::sum.dim_IntList"); null if there is none.
 const Row* find_row(std::string_view op);
 
-/// All op names with a row, sorted.
+/// Give `op` a row of the program's own, which takes the place of a built-in one. Safe for threads;
+/// rows found before stay valid. Throws UsageError if `spec` cannot be read.
+void register_row(std::string_view op, std::string_view spec);
+
+/// Take it away again; false if there was none.
+bool unregister_row(std::string_view op);
+
+/// The op names of all built-in rows, sorted.
 std::vector<std::string> op_names();
 
 /// Make the rule concrete for one call. Throws UsageError: wrong number of operands, sizes that do

@@ -131,6 +131,7 @@ std::optional<double> price(const Has& has, const Need& need, int ranks, double 
       return 0;
     case Need::Kind::partial:
       if (has.kind == Has::Kind::partial && has.op == need.op) return 0;
+      if (has.kind == Has::Kind::whole && need.op == ReduceOp::sum) return 0;
       return std::nullopt;
     case Need::Kind::whole:
       if (has.kind == Has::Kind::whole) return 0;

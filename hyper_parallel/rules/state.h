@@ -48,7 +48,7 @@ struct Need {
 Need need(const ConcreteRule& rule, int input, const Has& has, const AxisChoice& choice);
 
 /// Bytes a rank moves to bring an operand from `has` to `need` over `ranks` ranks; nothing if that
-/// is not allowed (R -> P). `bytes` is what a rank would hold with the axis R.
+/// is not allowed (R -> P(max)). `bytes` is what a rank would hold with the axis R.
 std::optional<double> price(const Has& has, const Need& need, int ranks, double bytes);
 
 /// The layouts that a full set of choices gives.

@@ -116,9 +116,9 @@ ConcreteRule build_flatten(const Call& call, Words) {
 }
 
 constexpr Row kRows[] = {
-    {"aten::_unsafe_view", "view size"},
-    {"aten::flatten.using_ints", "flatten"}, {"aten::ravel", "flatten"},
-    {"aten::reshape", "view shape"},         {"aten::view", "view size"},
+    {"aten::_unsafe_view", "view size"}, {"aten::flatten.using_ints", "flatten"},
+    {"aten::ravel", "flatten"},          {"aten::reshape", "view shape"},
+    {"aten::view", "view size"},
 };
 
 constexpr NamedBuilder kBuilders[] = {{"flatten", build_flatten}, {"view", build_view}};

@@ -26,6 +26,7 @@ constexpr Named kHandlers[] = {
     {"each", run<handlers::each>},
     {"embedding", run<handlers::embedding>},
     {"extreme", run<handlers::extreme>},
+    {"fused", run<handlers::fused>},
     {"gather", run<handlers::gather>},
     {"index", run<handlers::index>},
     {"index_select", run<handlers::index_select>},

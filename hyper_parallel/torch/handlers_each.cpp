@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -73,6 +74,24 @@ void each(HandlerCall& c) {
   if (has("norm")) return foreach_norm(c);
   if (has("linear_addend")) return mask_addends(c);
   throw InternalError(Message("HP-D090", c.op_name() + ": a list op with an unknown handler"));
+}
+
+// The kernels walk over parameters and gradients side by side in memory, so both must have the same
+// strides. Plain autograd sees to that; a gradient that was moved may lie otherwise.
+void fused(HandlerCall& c) {
+  const std::vector<at::Tensor> parameters = c.find("self")->toTensorVector();
+  const std::vector<at::Tensor> given = c.find("grads")->toTensorVector();
+  std::vector<at::Tensor> grads = given;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    if (grads[i].strides() == parameters[i].strides()) continue;
+    grads[i] = at::empty_like(parameters[i], grads[i].options()).copy_(given[i]);
+  }
+  c.set("grads", grads);
+  c.call();
+  if (c.find("grad_scale") == nullptr) return;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].is_same(given[i])) given[i].copy_(grads[i]);
+  }
 }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -57,6 +57,7 @@ void squeeze(HandlerCall& c);
 
 // handlers_each.cpp
 void each(HandlerCall& c);
+void fused(HandlerCall& c);
 
 /// `addend` on rank 0 of the axes where `result` is P(sum) and `layout` (null: plain) is not, zeros
 /// on the other ranks.

@@ -213,6 +213,8 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, cons
         // Pieces of a tensor without elements differ in shape all the same.
         if (input.plan->steps.empty() && t.numel() != 0) input.plan = nullptr;
         plan->moves |= input.plan != nullptr;
+        // What is written does not move, unless the rule knows better.
+        input.scratch = call.inputs[k].pinned;
         for (const rules::Change& change : inference.changes) {
           if (change.input == static_cast<int>(k)) {
             input.reason = call.inputs[k].name + ": " + change.reason;

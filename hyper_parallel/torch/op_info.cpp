@@ -6,6 +6,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "hyper_parallel/torch/user_ops.h"
+
 namespace hyper_parallel::torch_layer {
 namespace {
 
@@ -64,7 +66,7 @@ std::unique_ptr<const OpInfo> read(const c10::OperatorHandle& op) {
     info->view_return.push_back(view);
     info->views |= view;
   }
-  info->special = find_special(info->name);
+  info->special = is_user_op(info->name) ? &run_user_op : find_special(info->name);
   info->row = rules::find_row(info->name);
   if (info->row != nullptr) {
     // Maxima and products of parts do not cross autograd.

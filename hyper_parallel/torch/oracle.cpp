@@ -44,7 +44,8 @@ bool is_half(const at::Tensor& t) {
   return t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16;
 }
 
-// Multiples of 1/64; whole numbers for types of few digits.
+}  // namespace
+
 at::Tensor random_like(const at::Tensor& t, at::Generator& random) {
   if (t.is_complex()) {
     const at::Tensor real = at::real(t);
@@ -57,6 +58,8 @@ at::Tensor random_like(const at::Tensor& t, at::Generator& random) {
   return at::randint(-most, most + 1, t.sizes(), random, t.options().dtype(at::kLong))
       .to(t.scalar_type());
 }
+
+namespace {
 
 // 1/2, 1 or 2 of either sign: it can be divided away. For integers 1 or -1.
 at::Tensor random_factor(const at::Tensor& t, at::Generator& random) {
@@ -108,8 +111,12 @@ std::vector<at::Tensor> part(const at::Tensor& whole, ReduceOp op, int n, at::Ge
   switch (op) {
     case ReduceOp::sum:
       return part_sum(whole, n, random);
-    case ReduceOp::avg:
-      return part_sum(whole * n, n, random);
+    case ReduceOp::avg: {
+      // Multiples of n: dividing a part by n is then as exact as dividing the sum.
+      std::vector<at::Tensor> out = part_sum(whole, n, random);
+      for (at::Tensor& t : out) t = t * n;
+      return out;
+    }
     case ReduceOp::prod:
       return part_product(whole, n, random);
     case ReduceOp::max:
@@ -231,8 +238,9 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
 bool can_part(at::ScalarType type, ReduceOp op) {
   if (type == at::kBool) return false;
   if (op == ReduceOp::sum) return true;
+  if (op == ReduceOp::prod) return !at::isComplexType(type);
   if (op == ReduceOp::avg) return !at::isIntegralType(type, true);
-  return !at::isComplexType(type);  // no order, and the library multiplies none
+  return !at::isComplexType(type);
 }
 
 bool can_part(at::ScalarType type, const Layout* layout) {

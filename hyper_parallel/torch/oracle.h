@@ -34,6 +34,10 @@ bool can_part(at::ScalarType type, ReduceOp op = ReduceOp::sum);
 /// True if `layout` has no partial placement, or one of kinds that values of this type can be.
 bool can_part(at::ScalarType type, const Layout* layout);
 
+/// Values for a tensor of this shape and type: normal and exact to 1/64; small whole numbers for
+/// integers and for types of few digits.
+at::Tensor random_like(const at::Tensor& t, at::Generator& random);
+
 /// The whole value as the ranks hold it.
 ///
 /// P(sum), P(avg): random parts of changing sign that differ on each rank. P(max), P(min): each

@@ -241,7 +241,8 @@ at::Tensor to_buffer(const at::Tensor& x, const Grid& grid) {
 
 at::Tensor to_tensor(const at::Tensor& buffer, const Grid& grid) {
   if (grid.same_memory) return view(buffer, grid.tensor);
-  // With dims of length 1 reshape may leave a view whose strides are not those of the global tensor.
+  // With dims of length 1 reshape may leave a view whose strides are not those of the global
+  // tensor.
   return buffer.view(grid.buffer_axes).permute(grid.to_tensor).reshape(grid.tensor).contiguous();
 }
 

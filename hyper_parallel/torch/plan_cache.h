@@ -25,6 +25,7 @@ struct OpPlan {
     std::shared_ptr<const plan::Plan> plan;  // null: as it is
     const Layout* layout = nullptr;          // after the plan; null: absent or taken as it is
     std::string reason;
+    bool scratch = false;  // written by the schema, not in this call: a copy of it may be given
   };
   /// A non-tensor argument replaced for this rank.
   struct Replaced {

@@ -20,7 +20,8 @@ bool ends_with(const std::string& text, std::string_view end) {
 
 std::string base_name(const OpInfo& info) { return info.name.substr(0, info.name.find('.')); }
 
-// The factor of each element, 0 or 1 / (1 - p): the same numbers as in dropout of the whole.
+// The factor of each element, 0 or 1 / (1 - p): the same numbers as in dropout of the whole. Where
+// the operand is P all ranks multiply by the same.
 at::Tensor dropout_factor(const Frame& f, const OpPlan& plan, const at::Tensor& t) {
   at::NoGradGuard no_grad;
   const double p = f.argument(1).toDouble();
@@ -29,8 +30,8 @@ at::Tensor dropout_factor(const Frame& f, const OpPlan& plan, const at::Tensor& 
     Drawing drawing;
     whole = at::dropout(at::ones(t.sizes(), impl_of(t)->local().options()), p, true);
   }
-  // On ranks whose values add up the mask is the same.
-  return move(whole, Layout::replicated(plan.mesh), plan.outputs[0]->reduced(), t.sizes());
+  const Layout* layout = Layout::get(plan.mesh, plan.outputs[0]->splits());
+  return move(whole, Layout::replicated(plan.mesh), layout, t.sizes());
 }
 
 void run_dropout(Frame& f, const OpPlan& plan, Operands& operands, bool in_place) {
@@ -66,8 +67,8 @@ void run_random(Frame& f, const OpPlan& plan, Operands& operands) {
     return run_dropout(f, plan, operands, name == "aten::dropout_");
   }
   const bool in_place = f.info.writes;
-  const bool fills = in_place && name.find("dropout") == std::string::npos;
-  const bool shape_only = fills || ends_with(name, "_like");
+  const bool drops = name.find("dropout") != std::string::npos;
+  const bool shape_only = (in_place && !drops) || ends_with(name, "_like");
   if (f.info.has_out || operands.tensors.empty()) {
     throw UnsupportedError(Message("HP-D016", f.info.name + " with out= draws no numbers here")
                                .hint("use the form that returns a new tensor"));

@@ -44,8 +44,7 @@ at::Tensor input_local(const Frame& f, const OpPlan& plan, const at::Tensor& t,
   return input.plan ? moved(f, t, local, input) : local;
 }
 
-void check_writable(const Frame& f, const at::Tensor& t, const OpPlan::Input& input,
-                    bool replicate) {
+void check_writable(const Frame& f, const at::Tensor& t) {
   if (at::GradMode::is_enabled() && t.requires_grad() && t.is_leaf()) {
     throw UsageError(Message("HP-D003", f.info.name +
                                             ": a leaf Variable that requires grad is being "
@@ -60,12 +59,6 @@ void check_writable(const Frame& f, const at::Tensor& t, const OpPlan::Input& in
                                "making this view needed communication, so it is a copy: "
                                "the write would not reach the tensor it was taken from")
                          .hint("clone() it first, or write to the base with its own layout"));
-  }
-  if (input.plan && !replicate) {
-    throw UnsupportedError(Message("HP-D012", f.info.name + ": in-place needs another layout")
-                               .fact("tensor", describe(t))
-                               .fact("needed", input.layout->to_string())
-                               .hint("use the out-of-place form"));
   }
 }
 
@@ -147,14 +140,15 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
     const at::Tensor& t = operands.tensors[i];
     const OpInfo::Argument& a = f.info.arguments[static_cast<std::size_t>(operands.argument[i])];
     if (a.out && is_dtensor(t)) {
-      check_writable(f, t, plan.inputs[i], true);
+      check_writable(f, t);
       locals.push_back(at::empty({0}, impl_of(t)->local().options()));
       written.push_back({i, t, locals.back()});
       continue;
     }
-    if (a.written && is_dtensor(t)) check_writable(f, t, plan.inputs[i], plan.replicate);
+    const bool writes = a.written && is_dtensor(t) && !plan.inputs[i].scratch;
+    if (writes) check_writable(f, t);
     locals.push_back(input_local(f, plan, t, plan.inputs[i]));
-    if (a.written && is_dtensor(t)) written.push_back({i, t, locals.back()});
+    if (writes) written.push_back({i, t, locals.back()});
   }
   put_locals(f, locals);
   for (const OpPlan::Replaced& r : plan.replaced) {

@@ -25,6 +25,7 @@ struct VerifyCase {
   bool values = true;                     // false: results are arbitrary (empty, random draws)
   bool grad = true;                       // false: forward only
   bool missing = true;                    // false: do not look for missing strategies
+  std::string mutation;                   // change the rule so first: see rules/mutate.h
 };
 
 struct VerifyOptions {
@@ -55,7 +56,8 @@ struct VerifyReport {
     int trials = 0;      // sets of placements tried by brute force
     bool drawn = false;  // some set was drawn at random instead of complete
     double error = 0;    // the largest distance that passed
-    std::vector<std::string> table;  // the strategies of one axis as text
+    std::vector<std::string> table;      // the strategies of one axis as text
+    std::vector<std::string> mutations;  // that the rule has
   };
   std::vector<Counts> counts;
   std::vector<Finding> findings;

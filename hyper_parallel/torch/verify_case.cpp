@@ -45,8 +45,7 @@ Reference run_once(const c10::OperatorHandle& op, const OpInfo& info, const Veri
   torch::autograd::variable_list cotangents;
   for (const at::Tensor& t : results.tensors) {
     const bool flows = t.defined() && t.requires_grad();
-    out.cotangents.push_back(flows ? at::randn(t.sizes(), random, t.detach().options())
-                                   : at::Tensor());
+    out.cotangents.push_back(flows ? oracle::random_like(t.detach(), random) : at::Tensor());
     out.results.tensors.push_back(t.defined() ? t.detach().clone() : t);
     if (!flows) continue;
     roots.push_back(t);

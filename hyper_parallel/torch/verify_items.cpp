@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/rules/mutate.h"
 #include "hyper_parallel/torch/oracle.h"
 #include "hyper_parallel/torch/verify_missing.h"
 
@@ -58,10 +59,13 @@ class Planner {
         generator_(at::detail::createCPUGenerator(options.seed * 1000003 + which)) {}
 
   void run(std::shared_ptr<const Reference>& reference) {
-    row_ = {c_.op.c_str(), c_.spec.c_str()};
-    const rules::Row* row = c_.spec.empty() ? rules::find_row(c_.op) : &row_;
+    const rules::Row* row = rules::find_row(c_.op);
     try {
-      if (row == nullptr) {
+      if (!c_.spec.empty()) {
+        row_ = {c_.op.c_str(), c_.spec.c_str()};
+      } else if (row != nullptr) {
+        row_ = *row;
+      } else {
         throw UsageError(
             Message("HP-V002", "no rule for " + c_.op).hint("give one: spec=..., or register it"));
       }
@@ -70,7 +74,8 @@ class Planner {
       }
       ref_ = reference.get();
       call_ = read();
-      rule_ = rules::concretize(*row, call_);
+      rule_ = rules::concretize(row_, call_);
+      if (!mutate()) return;
     } catch (const std::exception& e) {
       find("case", c_.label, e.what());
       return;
@@ -84,7 +89,8 @@ class Planner {
     // A list op has no strategies of its own: it is many calls in one, and goes through the
     // dispatch.
     if (options_.strategies && rule_.parts.empty()) force_all();
-    if (options_.dispatch && info_.kind == OpInfo::Kind::rule && c_.spec.empty()) dispatch_all();
+    const bool own_rule = c_.spec.empty() && c_.mutation.empty();
+    if (options_.dispatch && info_.kind == OpInfo::Kind::rule && own_rule) dispatch_all();
     if (options_.missing && mesh_->ndim() == 1 && mesh_->size() == 2) look_for_missing();
   }
 
@@ -103,6 +109,19 @@ class Planner {
     read_call(frame, operands, key);
     operands.mesh = mesh_;
     return make_call(frame, operands);
+  }
+
+  // False if the rule of this case has no such mutation.
+  bool mutate() {
+    bool found = c_.mutation.empty();
+    for (const rules::Mutation& m : rules::mutations(rule_)) {
+      counts_.mutations.push_back(m.what);
+      if (m.what != c_.mutation) continue;
+      m.change(rule_);
+      found = true;
+      break;
+    }
+    return found;
   }
 
   // ---- Strategies --------------------------------------------------------------------------
@@ -136,8 +155,8 @@ class Planner {
     // Its values do not matter to the rule, but it lends its shape to the op.
     for (int d = 0; map.shape_only && d < static_cast<int>(map.dims.size()); ++d) {
       const auto& dim = map.dims[at(d)];
-      const bool here = choice.kind == AxisChoice::Kind::factor && !dim.empty() &&
-                        dim.front() == choice.factor;
+      const bool here =
+          choice.kind == AxisChoice::Kind::factor && !dim.empty() && dim.front() == choice.factor;
       if (here) return {Placement::shard(d)};
     }
     if (choice.kind == AxisChoice::Kind::factor && map.addend && map.present &&
@@ -206,7 +225,11 @@ class Planner {
       for (std::size_t i = 0; i < rule_.inputs.size(); ++i) {
         layouts.push_back(rule_.inputs[i].present ? Layout::get(mesh_, placements[i]) : nullptr);
       }
-      force(choices, layouts);
+      try {
+        force(choices, layouts);
+      } catch (const UsageError& e) {
+        find("error", text_of(layouts, {}), e.what());
+      }
     }
   }
 
@@ -342,7 +365,9 @@ class Planner {
     VerifyItem item = start();
     rules::Inference inference;
     try {
-      inference = rules::infer_forward(rule_, with_layouts(layouts));
+      // Anew: a rule may look at layouts.
+      const rules::Call call = with_layouts(layouts);
+      inference = rules::infer_forward(rules::concretize(row_, call), call);
     } catch (const UnsupportedError&) {
       ++counts_.refused;
       return;

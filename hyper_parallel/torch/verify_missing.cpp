@@ -49,7 +49,7 @@ class Values {
       std::vector<at::Tensor> operands;
       for (std::size_t i = 0; i < choice.size(); ++i) {
         const at::Tensor& t = parts_[i][choice[i]][rank];
-        operands.push_back(t.defined() && info_.writes ? t.clone() : t);
+        operands.push_back(t.defined() ? t.clone() : t);  // some ops write what no schema says
       }
       torch::jit::Stack stack = with_tensors(info_, c_.arguments, operands);
       try {
@@ -211,7 +211,8 @@ MissingResult find_missing(const c10::OperatorHandle& op, const OpInfo& info, co
       Placements inputs;
       for (std::size_t i = 0; i < choice.size(); ++i) inputs.push_back(options[i][choice[i]]);
       for (const Placements& outputs : common(found, told)) {
-        if (!listed(known, any, told, inputs, outputs)) out.lines.push_back(text_of(inputs, outputs));
+        if (!listed(known, any, told, inputs, outputs))
+          out.lines.push_back(text_of(inputs, outputs));
       }
     }
     if (out.drawn) {

@@ -29,7 +29,7 @@ struct VerifyItem {
   std::vector<const Layout*> outputs;  // what the rule says of the results
   bool dynamic = false;                // sizes of results depend on values
   bool backward = false;
-  bool random = false;                 // draws numbers
+  bool random = false;  // draws numbers
 
   /// By operand and by result: what each rank holds. Null: nothing.
   using Parts = std::vector<at::Tensor>;

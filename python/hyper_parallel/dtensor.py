@@ -15,6 +15,7 @@ from hyper_parallel.errors import usage_error
 from hyper_parallel.layout import Layout, is_layout_spec, layout_of_arguments, resolve_layout
 from hyper_parallel.mesh import DeviceMesh
 from hyper_parallel.ranks import rank
+from hyper_parallel.region import is_raw
 
 __all__ = ["DTensor", "distribute_tensor"]
 
@@ -54,7 +55,7 @@ class DTensor(torch.Tensor):
 
     @property
     def layout(self) -> Layout:
-        return Layout._of(_torch.layout(self))
+        return Layout._of(_torch.layout(self), self.dim())
 
     @property
     def local_shape(self) -> torch.Size:
@@ -109,6 +110,8 @@ class DTensor(torch.Tensor):
             grad_placements: in which the user's gradient comes; by default every rank gives the
                 whole gradient of its part, so that of an R axis counts once.
         """
+        if is_raw():
+            return _torch.local_for_use(self)
         layout = _gradient_layout(grad_placements, _torch.layout(self), self.dim())
         return _torch.to_local(self, layout)
 

@@ -15,6 +15,11 @@ from hyper_parallel._core import (
 
 __all__ = ["CommError", "InternalError", "UnsupportedError", "UsageError"]
 
+
+class UsageTypeError(UsageError, TypeError):
+    """A caller's mistake about a type: Python programs expect a ``TypeError`` there."""
+
+
 _E = TypeVar("_E", UsageError, UnsupportedError, CommError, InternalError)
 
 

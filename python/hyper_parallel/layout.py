@@ -43,12 +43,13 @@ class Layout:
             twice, a wrong number of placements.
     """
 
-    __slots__ = ("_entries", "_layout", "_made", "_mesh", "_placements")
+    __slots__ = ("_entries", "_layout", "_made", "_mesh", "_ndim", "_placements")
 
     _mesh: Mesh
     _layout: Layout_ | None  # None: not configured, or dims still count from the end
     _entries: tuple[tuple[str, ...], ...] | None  # the names for each dim, of a layout by names
     _placements: tuple[Placement, ...] | None  # as given, of a layout by placements
+    _ndim: int  # of the tensor that it was asked of; 0: not known
     _made: dict[Any, Any]  # calls and, for placements, dims seen before
 
     def __init__(
@@ -67,7 +68,9 @@ class Layout:
         layout: Layout_ | None = None,
         entries: tuple[tuple[str, ...], ...] | None = None,
         placements: tuple[Placement, ...] | None = None,
+        ndim: int = 0,
     ) -> None:
+        self._ndim = ndim
         self._mesh = mesh
         self._layout = layout
         self._entries = entries
@@ -81,8 +84,8 @@ class Layout:
         return layout
 
     @classmethod
-    def _of(cls, layout: Layout_) -> Layout:
-        return cls._new(layout.mesh, layout=layout)
+    def _of(cls, layout: Layout_, ndim: int = 0) -> Layout:
+        return cls._new(layout.mesh, layout=layout, ndim=ndim)
 
     @classmethod
     def from_device_mesh(cls, device_mesh: Any) -> Layout:
@@ -194,7 +197,7 @@ class Layout:
     def alias_tensor_map(self) -> tuple[str | tuple[str, ...], ...]:
         """For each dim ``"None"``, the axis that cuts it, or a tuple of axes, major to minor.
 
-        A layout that was not made from names ends at its last cut dim.
+        One that was made neither from names nor by a tensor ends at its last cut dim.
         """
         return tuple(
             "None" if not names else names[0] if len(names) == 1 else names
@@ -279,7 +282,7 @@ class Layout:
         if self._entries is not None:
             return self._entries
         layout = self._need_layout()
-        names: list[tuple[str, ...]] = [()] * (layout.max_dim + 1)
+        names: list[tuple[str, ...]] = [()] * max(layout.max_dim + 1, self._ndim)
         for split in layout.splits:
             names[split.dim] = tuple(self._mesh.names[axis] for axis in split.axes)
         return tuple(names)

@@ -46,7 +46,7 @@ def assign(patterns: Mapping[str, T], names: Iterable[str], kind: str) -> dict[s
     return {name: items[i] for name, i in zip(known, places, strict=True) if i >= 0}
 
 
-def check_spec(spec: Any, where: str) -> None:
+def check_spec(spec: Any, where: str, what: str = "sharding plan") -> None:
     """Check that ``spec`` is a layout, None, or lists and dicts of these.
 
     Raises:
@@ -56,14 +56,14 @@ def check_spec(spec: Any, where: str) -> None:
         return
     if isinstance(spec, Mapping):
         for name, each in spec.items():
-            check_spec(each, f"{where}[{name!r}]")
+            check_spec(each, f"{where}[{name!r}]", what)
     elif isinstance(spec, (list, tuple)):
         for i, each in enumerate(spec):
-            check_spec(each, f"{where}[{i}]")
+            check_spec(each, f"{where}[{i}]", what)
     else:
         raise usage_error(
             "HP-P003",
-            f"sharding plan: {where} is {spec!r}",
+            f"{what}: {where} is {spec!r}",
             hint="a layout, None, a list or tuple of these, or a dict by name",
         )
 

@@ -2,7 +2,7 @@
 
     verify("aten::mm")                          # one op, with its cases from the table
     verify()                                    # every row
-    verify("my::op", cases=[case(t(5, 3))])     # a rule of your own
+    verify("my::op", (x, y))                    # a rule of your own, with arguments like these
 
 A strategy is run rank by rank on real tensors; results are joined as their layouts say and compared
 with the unsplit op, and so are gradients. On the command line: ``python -m hyper_parallel verify``.
@@ -14,10 +14,12 @@ import argparse
 import dataclasses
 import importlib.util
 import math
+import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +78,13 @@ def ints(low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> 
 
 
 def bools(*shape: int) -> Value:
-    """Draw True and False."""
-    return Value(lambda g: torch.rand(shape, generator=g) < 0.5, f"bools{list(shape)}")
+    """Draw True and False, one of them rarely in some draws."""
+
+    def draw(g: torch.Generator) -> torch.Tensor:
+        odds = (0.1, 0.5, 0.9)[int(torch.randint(3, (), generator=g))]
+        return torch.rand(shape, generator=g) < odds
+
+    return Value(draw, f"bools{list(shape)}")
 
 
 def mixed(*shape: int, special: Sequence[float] = (math.nan, math.inf, -math.inf, 0.0)) -> Value:
@@ -147,6 +154,36 @@ def case(*args: Any, values: bool = True, grad: bool = True, **kwargs: Any) -> C
         grad: False to leave gradients out.
     """
     return Case(args, kwargs, values, grad)
+
+
+def case_like(example_inputs: Any) -> Case:
+    """Describe calls whose tensors are drawn like the given ones.
+
+    Args:
+        example_inputs: the arguments by place. Floating-point tensors are drawn normally, others
+            are rearranged.
+    """
+    inputs = example_inputs if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
+    return Case(tuple(_like(value) for value in inputs), {})
+
+
+def _like(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_like(each) for each in value)
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.is_floating_point() or value.is_complex():
+        dtype = torch.float64 if value.is_floating_point() else torch.complex128
+        return Value(
+            lambda g: torch.randn(value.shape, generator=g, dtype=dtype),
+            f"like {list(value.shape)}",
+        )
+
+    def rearrange(g: torch.Generator) -> torch.Tensor:
+        order = torch.randperm(value.numel(), generator=g)
+        return value.detach().flatten()[order].reshape(value.shape)
+
+    return Value(rearrange, f"like {list(value.shape)}")
 
 
 def _drawn(value: Any, g: torch.Generator) -> Any:
@@ -243,6 +280,7 @@ class OpReport:
     drawn: bool = False
     error: float = 0.0
     strategies: list[str] = dataclasses.field(default_factory=list)
+    mutations: list[str] = dataclasses.field(default_factory=list)
     wrong: list[Finding] = dataclasses.field(default_factory=list)
     missing: list[Finding] = dataclasses.field(default_factory=list)
     without: str = ""
@@ -293,7 +331,7 @@ def _mesh_text(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes)) + (" rank" if sizes == (1,) else " ranks")
 
 
-def _packed(op: str, one: Case, spec: str, seed: int, others: int) -> dict[str, Any]:
+def _packed(op: str, one: Case, spec: str, mutation: str, seed: int, others: int) -> dict[str, Any]:
     args, kwargs = one.draw(seed)
     return {
         "op": op,
@@ -302,6 +340,7 @@ def _packed(op: str, one: Case, spec: str, seed: int, others: int) -> dict[str, 
         "kwargs": kwargs,
         "others": [one.draw(seed + 1 + n) for n in range(others)],
         "spec": spec,
+        "mutation": mutation,
         "values": one.values,
         "grad": one.grad,
         "missing": others > 0,
@@ -345,9 +384,11 @@ def _seeds(op: str, one: Case, seed: int) -> int:
 
 def verify(
     ops: str | Iterable[str] | None = None,
+    example_inputs: Any = None,
     *,
     cases: Sequence[Case] | None = None,
     rule: str | None = None,
+    mutation: str = "",
     meshes: Sequence[Sequence[int]] = MESHES,
     in_place: bool = True,
     dispatch: bool = True,
@@ -357,12 +398,16 @@ def verify(
     progress: Callable[[str], None] | None = None,
     **options: int,
 ) -> Report:
-    """Check rules by running them.
+    """Check rules by running them. ``verify_all`` does so on all cores.
 
     Args:
         ops: an op with its overload, several, or None for every row.
+        example_inputs: the arguments of a call by place; values are drawn anew, floating-point ones
+            as f64. They stand in place of the table.
         cases: calls to check instead of those of the table.
         rule: the text of a rule to check in place of the op's own.
+        mutation: a change to make to each rule first, one of ``OpReport.mutations``: see
+            ``rules/mutate.h``. Rules without it are left out.
         meshes: sizes of the meshes; strategies that are missing are looked for on ``(2,)``.
         in_place: also run ``add_`` where the rule of ``add`` serves it.
         dispatch: also call the op on DTensors in many layouts.
@@ -373,6 +418,8 @@ def verify(
         A report; ``report.wrong`` and ``report.missing`` are what matters.
     """
     start = time.monotonic()
+    if example_inputs is not None:
+        cases = [case_like(example_inputs), *(cases or [])]
     specs: dict[str, str] = dict(_torch.rule_rows())
     names = list(specs) if ops is None else [ops] if isinstance(ops, str) else list(ops)
     if table is None and cases is None:
@@ -387,13 +434,23 @@ def verify(
         if table is not None:
             entry.without = table.without.get(op, "")
         twin = in_place_name(op)
-        has_twin = in_place and not rule and twin not in specs and schema_of(twin) is not None
+        has_twin = (
+            in_place
+            and not rule
+            and not mutation
+            and twin not in specs
+            and schema_of(twin) is not None
+        )
         for one in mine:
-            packed.append(_packed(op, one, rule or "", seed, _seeds(op, one, seed) if missing else 0))
+            packed.append(
+                _packed(
+                    op, one, rule or "", mutation, seed, _seeds(op, one, seed) if missing else 0
+                )
+            )
             owners.append(op)
             entry.cases += 1
             if has_twin and _torch.find_rule(twin) and _writes_self(twin, op, one, seed):
-                packed.append(_packed(twin, one, "", seed, 0))
+                packed.append(_packed(twin, one, "", mutation, seed, 0))
                 owners.append(op)
     for sizes in meshes:
         for begin in range(0, len(packed), 64):
@@ -421,12 +478,36 @@ def verify(
     return report
 
 
+def verify_all(
+    ops: Iterable[str] | None = None,
+    jobs: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    **arguments: Any,
+) -> Report:
+    """Check many rules with several processes, one a core by default; else as ``verify``."""
+    start = time.monotonic()
+    names = [op for op, _ in _torch.rule_rows()] if ops is None else list(ops)
+    parts = [names[n::32] for n in range(min(32, len(names)))]
+    report = Report({op: OpReport(op, "") for op in names})
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs or os.cpu_count(), mp_context=spawn) as pool:
+        running = [pool.submit(verify, part, **arguments) for part in parts]
+        for done, part in enumerate(as_completed(running), 1):
+            report.ops.update(part.result().ops)
+            if progress is not None:
+                progress(f"{done} of {len(parts)} parts")
+    report.seconds = time.monotonic() - start
+    return report
+
+
 def _add(entry: OpReport, counts: dict[str, Any]) -> None:
     for name in ("forced", "refused", "dispatched", "backward", "trials"):
         setattr(entry, name, getattr(entry, name) + counts[name])
     entry.drawn |= counts["drawn"]
     entry.error = max(entry.error, counts["error"])
-    entry.strategies += [line for line in counts["table"] if line not in entry.strategies]
+    for name, lines in (("strategies", "table"), ("mutations", "mutations")):
+        known = getattr(entry, name)
+        known += [line for line in counts[lines] if line not in known]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -439,13 +520,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-missing", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
-    report = verify(
+    os.environ.update({"HYPER_PARALLEL_CASES": given.cases} if given.cases else {})
+    few = len(given.ops) in range(1, 4)
+    report = (verify if few else verify_all)(
         given.ops or None,
         rule=given.rule,
         dispatch=not given.no_dispatch,
         missing=not given.no_missing,
         seed=given.seed,
-        table=load_table(given.cases),
         progress=lambda text: (
             print(f"  {text}", end="\033[K\r", file=sys.stderr, flush=True)
             if sys.stderr.isatty()

@@ -85,3 +85,8 @@ def test_the_example_runs_under_torchrun(tmp_path):
     )
     assert "PASS loss_diff=" in output
     assert "<svg" in (tmp_path / "page.html").read_text()
+
+
+def test_torchs_styles_and_ours_side_by_side():
+    found = results(torchrun(2, HERE / "style_program.py"))
+    assert found == [(me, True, True, True, True, True) for me in range(2)]

@@ -1,4 +1,4 @@
-"""The example of the README runs, and prints what the README says."""
+"""Examples of the README and of docs run, and print what the pages say."""
 
 import itertools
 import os
@@ -16,9 +16,9 @@ LINK = re.compile(r"\]\(([^)#]+)\)")
 PAGES = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
-def examples() -> list[tuple[str, str]]:
+def examples(page: Path) -> list[tuple[str, str]]:
     """Each block of Python with the block of text that follows it."""
-    blocks = BLOCK.findall(README)
+    blocks = BLOCK.findall(page.read_text())
     return [
         (code, output)
         for (kind, code), (after, output) in itertools.pairwise(blocks)
@@ -26,9 +26,13 @@ def examples() -> list[tuple[str, str]]:
     ]
 
 
-def test_examples_print_what_is_shown(tmp_path):
-    assert examples()
-    for code, output in examples():
+def test_the_readme_has_an_example():
+    assert examples(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if examples(p)], ids=lambda page: page.name)
+def test_examples_print_what_is_shown(tmp_path, page):
+    for code, output in examples(page):
         script = tmp_path / "example.py"
         script.write_text(code)
         run = subprocess.run(
@@ -43,7 +47,7 @@ def test_examples_print_what_is_shown(tmp_path):
 
 
 def test_the_example_is_short():
-    assert all(len(code.splitlines()) <= 30 for code, _ in examples())
+    assert all(len(code.splitlines()) <= 30 for code, _ in examples(ROOT / "README.md"))
 
 
 def test_commands_exist():

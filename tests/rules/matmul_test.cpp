@@ -89,7 +89,7 @@ TEST_SUITE("MatmulRules") {
           "R, S(1), S(0) -> P(sum) ~linear_addend");
     CHECK(forward("aten::_grouped_mm", "x=2",
                   {"f32[16, 8] R", "f32[4, 8, 6] S(2)", "i32[4] R", "-"}) ==
-          "R, S(2), R, - -> S(1)");
+          "R, S(2; block=4), R, - -> S(1; block=4)");
   }
 
   TEST_CASE("GradientsOfAColumnAndARowLinear") {

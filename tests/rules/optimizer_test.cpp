@@ -35,7 +35,7 @@ TEST_SUITE("ListOpRules") {
                                            "-",
                                            "-"};
     CHECK(forward("aten::_fused_adamw_", "x=2", step) ==
-          "S(0), R, S(0), R, S(0), R, S(0), R, R, R, -, - -> ");
+          "S(0), R, S(0), R, S(0), R, S(0), R, R, R, -, - ->  ~fused");
   }
 
   TEST_CASE("ListsMustHaveOneLength") {

@@ -35,6 +35,8 @@ TEST_SUITE("ReductionRules") {
     CHECK(forward("aten::max", "x=2", {"f32[4, 6] S(0)"}) == "S(0) -> P(max)");
     CHECK(forward("aten::amin", "x=2", {"f32[4, 6] S(1)"}, over({1})) == "S(1) -> P(min)");
     CHECK(forward("aten::any", "x=2", {"bool[4, 6] S(0)"}) == "S(0) -> P(max)");
+    CHECK(forward("aten::any", "x=2", {"bool[4, 6] P(max)"}) == "P(max) -> P(max)");
+    CHECK(forward("aten::any", "x=2", {"f32[4, 6] P(max)"}) == "R -> R");
     CHECK(forward("aten::all", "x=2", {"bool[4, 6] S(0)"}) == "S(0) -> P(min)");
     CHECK(forward("aten::prod", "x=4", {"f32[2] S(0)"}) == "S(0) -> P(prod)");
     CHECK(forward("aten::count_nonzero", "x=2", {"f32[4, 6] S(0)"}) == "S(0) -> P(sum)");

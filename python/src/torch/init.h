@@ -9,5 +9,7 @@ void init_ranks(pybind11::module_& m);
 void init_dtensor(pybind11::module_& m);
 void init_dispatch(pybind11::module_& m);
 void init_verify(pybind11::module_& m);
+void init_local_code(pybind11::module_& m);
+void init_user_ops(pybind11::module_& m);
 
 }  // namespace hyper_parallel::python

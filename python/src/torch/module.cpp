@@ -51,4 +51,6 @@ PYBIND11_MODULE(_torch, m) {
   init_dtensor(m);
   init_dispatch(m);
   init_verify(m);
+  init_local_code(m);
+  init_user_ops(m);
 }

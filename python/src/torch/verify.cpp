@@ -32,6 +32,7 @@ VerifyCase case_of(const py::dict& d) {
   out.values = d["values"].cast<bool>();
   out.grad = d["grad"].cast<bool>();
   out.missing = d["missing"].cast<bool>();
+  out.mutation = d["mutation"].cast<std::string>();
   out.arguments = stack_of(out.op, d["args"].cast<py::tuple>(), d["kwargs"].cast<py::dict>());
   for (const py::handle& other : d["others"]) {
     const auto [args, kwargs] = other.cast<std::pair<py::tuple, py::dict>>();
@@ -50,6 +51,7 @@ py::dict dict_of(const VerifyReport::Counts& counts) {
   out["drawn"] = counts.drawn;
   out["error"] = counts.error;
   out["table"] = counts.table;
+  out["mutations"] = counts.mutations;
   return out;
 }
 

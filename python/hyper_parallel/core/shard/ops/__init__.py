@@ -1,0 +1,1 @@
+"""The layout of packages that programs for HyperParallel import from."""

@@ -1,0 +1,5 @@
+"""``DistributedOp`` under the path that programs for HyperParallel import it from."""
+
+from hyper_parallel.distributed_op import DistributedOp
+
+__all__ = ["DistributedOp"]

@@ -1,0 +1,16 @@
+"""The registry of distributed ops under the path that programs for HyperParallel import it from."""
+
+from hyper_parallel.distributed_op import (
+    get_distributed_op,
+    register_distributed_op,
+    unregister_distributed_op,
+)
+
+unregister = unregister_distributed_op
+
+__all__ = [
+    "get_distributed_op",
+    "register_distributed_op",
+    "unregister",
+    "unregister_distributed_op",
+]
