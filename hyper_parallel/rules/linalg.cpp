@@ -42,8 +42,10 @@ ConcreteRule batched(const Call& call, Words operands, Words results) {
   if (sizes.contains('m') && sizes.contains('n')) sizes['k'] = std::min(sizes['m'], sizes['n']);
   TensorMap batch = whole(broadcast_shape(leads, all));
   for (std::size_t d = 0; d < batch.sizes.size(); ++d) {
-    if (batch.sizes[d] != 1)
-      put(batch, d, add_factor(rule, "d" + std::to_string(d), batch.sizes[d]));
+    if (batch.sizes[d] == 1) continue;
+    put(batch, d, add_factor(rule, "d" + std::to_string(d), batch.sizes[d]));
+    // Of a batch of none some ops give no gradient, while other ranks have one.
+    rule.factors.back().nonempty = true;
   }
   for (std::size_t i : all) put_batch(rule.inputs[i], leads.inputs[i].meta.sizes.size(), batch);
   for (std::string_view text : results) {

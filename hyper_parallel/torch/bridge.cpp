@@ -6,8 +6,6 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
-
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/plan/redistribute.h"
@@ -78,14 +76,8 @@ struct UpNode final : Node {
       : layout(layout), sizes(std::move(sizes)), leaf(std::move(leaf)) {}
 
   variable_list apply(variable_list&& grads) override {
-    // Some ops give no gradient, others only where a tensor has no elements. Ranks will meet over
-    // it, so all must have one.
-    at::Tensor grad = std::move(grads[0]);
-    if (!grad.defined()) {
-      if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return {at::Tensor()};
-      grad = input_metadata(0).zeros_like();
-    }
-    at::Tensor out = wrap(std::move(grad), layout->dual(), sizes);
+    if (!grads[0].defined()) return {at::Tensor()};
+    at::Tensor out = wrap(grads[0], layout->dual(), sizes);
     const at::Tensor target = lock(leaf);
     if (target.defined()) expect_leaf_grad(target);
     return {out};

@@ -240,7 +240,7 @@ bool can_part(at::ScalarType type, ReduceOp op) {
   if (op == ReduceOp::sum) return true;
   if (op == ReduceOp::prod) return !at::isComplexType(type);
   if (op == ReduceOp::avg) return !at::isIntegralType(type, true);
-  return !at::isComplexType(type);  // no order, and the library multiplies none
+  return !at::isComplexType(type);
 }
 
 bool can_part(at::ScalarType type, const Layout* layout) {

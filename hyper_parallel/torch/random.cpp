@@ -30,8 +30,7 @@ at::Tensor dropout_factor(const Frame& f, const OpPlan& plan, const at::Tensor& 
     Drawing drawing;
     whole = at::dropout(at::ones(t.sizes(), impl_of(t)->local().options()), p, true);
   }
-  const Layout* layout = Layout::get(plan.mesh, plan.outputs[0]->splits());
-  return move(whole, Layout::replicated(plan.mesh), layout, t.sizes());
+  return move(whole, Layout::replicated(plan.mesh), plan.outputs[0]->reduced(), t.sizes());
 }
 
 void run_dropout(Frame& f, const OpPlan& plan, Operands& operands, bool in_place) {

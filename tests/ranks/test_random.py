@@ -149,6 +149,24 @@ def test_gradients_use_the_mask_of_the_forward_pass(layout):
     compare(grad, [x], layout)
 
 
+def test_all_parts_of_a_sum_have_one_mask():
+    x = values()
+    torch.manual_seed(7)
+    want = F.dropout(x, 0.4)
+
+    def on_rank():
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("a",))
+        part = x * 3 if hp.rank() == 0 else x * -2
+        pending = hp.DTensor.from_local(part, mesh, [hp.Partial()])
+        torch.manual_seed(7)
+        out = F.dropout(pending, 0.4)
+        assert out.placements[0].is_partial()
+        return out.full_tensor()
+
+    for got in run_local(on_rank, 2):
+        torch.testing.assert_close(got, want)
+
+
 @every_layout
 @pytest.mark.parametrize("reentrant", [False, True], ids=["", "reentrant"])
 def test_a_checkpoint_draws_the_same_again(layout, reentrant):

@@ -85,6 +85,7 @@ TEST_SUITE("ConvolutionRules") {
     CHECK(result_sizes("aten::pixel_shuffle", {"f32[3, 8, 5, 6]"}, two) == "[3, 2, 10, 12]");
     CHECK(forward("aten::pixel_shuffle", "x=2", {"f32[3, 8, 5, 6] S(2)"}, two) ==
           "S(2) -> S(2; block=2)");
+    CHECK(forward("aten::pixel_shuffle", "x=2", {"f32[3, 8, 4, 6] S(2)"}, two) == "S(2) -> S(2)");
   }
 }
 

@@ -230,7 +230,7 @@ class Worker:
                 avoid.add(at)
 
 
-def sweep(options: Options, say: Any = lambda line: None) -> dict[str, list[Case]]:
+def sweep(options: Options, say: Any = lambda name, cases: None) -> dict[str, list[Case]]:
     """Run all ops; give the cases of each, in the order of the database."""
     from samples import label, load_ops
 
