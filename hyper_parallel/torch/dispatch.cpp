@@ -1,5 +1,7 @@
 #include <torch/library.h>
 
+#include <utility>
+
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/frame.h"
@@ -17,45 +19,63 @@ std::uint64_t hash_of(const PlanKey& key) {
   return h;
 }
 
-/// A plain tensor is written with DTensor values (`zeros.scatter_add_(0, i, x)`): the operands
-/// cross the border whole, the plain tensor stays plain and equal on all ranks.
-void run_on_plain(Frame& f, const Operands& operands) {
-  std::size_t k = 0;
+thread_local bool skip = false;
+
+/// Replace each tensor argument, members of lists too, by `change(tensor, argument)`.
+template <class F>
+void replace_tensors(Frame& f, F change) {
   for (std::size_t i = 0; i < f.count(); ++i) {
     const OpInfo::Argument& a = f.info.arguments[i];
-    const auto whole = [&](const at::Tensor& t) {
-      if (!is_dtensor(t)) return t;
-      if (a.written) {
-        throw UsageError(
-            Message("HP-D013", f.info.name + ": plain and distributed tensors written together")
-                .fact("tensor", describe(t)));
-      }
-      return to_local(t, Layout::replicated(impl_of(t)->layout()->mesh()));
-    };
+    c10::IValue& v = f.argument(i);
     if (a.tensor) {
-      if (operands.tensors[k].defined()) f.argument(i) = whole(operands.tensors[k]);
-      ++k;
-    } else if (a.list && !f.argument(i).isNone()) {
-      const bool optional = !f.argument(i).isTensorList();
-      const std::size_t size = f.argument(i).toListRef().size();
+      if (v.isTensor() && v.toTensor().defined()) v = change(v.toTensor(), a);
+    } else if (a.list && v.isTensorList()) {
       c10::List<at::Tensor> all;
+      for (const at::Tensor& t : v.toTensorVector()) all.push_back(change(t, a));
+      v = std::move(all);
+    } else if (a.list && !v.isNone()) {
       c10::List<std::optional<at::Tensor>> some;
-      for (std::size_t n = 0; n < size; ++n, ++k) {
-        const at::Tensor t = whole(operands.tensors[k]);
-        if (optional) {
-          some.push_back(t.defined() ? std::optional<at::Tensor>(t) : std::nullopt);
-        } else {
-          all.push_back(t);
-        }
+      for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector()) {
+        some.push_back(t && t->defined() ? std::optional<at::Tensor>(change(*t, a)) : t);
       }
-      if (optional) {
-        f.argument(i) = std::move(some);
-      } else {
-        f.argument(i) = std::move(all);
-      }
+      v = std::move(some);
     }
   }
+}
+
+/// A plain tensor is written with DTensor values (`zeros.scatter_add_(0, i, x)`): the operands
+/// cross the border whole, the plain tensor stays plain and equal on all ranks.
+void run_on_plain(Frame& f) {
+  replace_tensors(f, [&](const at::Tensor& t, const OpInfo::Argument& a) {
+    if (!is_dtensor(t)) return t;
+    if (a.written) {
+      throw UsageError(
+          Message("HP-D013", f.info.name + ": plain and distributed tensors written together")
+              .fact("tensor", describe(t)));
+    }
+    return to_local(t, Layout::replicated(impl_of(t)->layout()->mesh()));
+  });
   f.op.callBoxed(f.stack);
+}
+
+/// The op runs on this rank's parts. What it writes stays in the wrapper, other results are plain.
+void run_on_locals(Frame& f) {
+  c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 4> written;  // part, wrapper
+  replace_tensors(f, [&](const at::Tensor& t, const OpInfo::Argument& a) {
+    if (!is_dtensor(t)) return t;
+    const at::Tensor local = local_for_use(t);
+    if (a.written) written.emplace_back(local, t);
+    return local;
+  });
+  f.op.callBoxed(f.stack);
+  for (const auto& [local, wrapper] : written) {
+    refresh(wrapper, local, impl_of(wrapper)->layout(), wrapper.sizes());
+    const std::size_t first = f.stack->size() - f.info.written_return.size();
+    for (std::size_t r = first; r < f.stack->size(); ++r) {
+      c10::IValue& v = (*f.stack)[r];
+      if (v.isTensor() && v.toTensor().is_same(local)) v = wrapper;
+    }
+  }
 }
 
 // Run the code that an op is made of. Some read memory (lengths in a tensor): these run whole.
@@ -76,6 +96,7 @@ void decompose(Frame& f) {
 void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpInfo& info = op_info(op);
   Frame frame(op, info, stack);
+  if (skip) return run_on_locals(frame);
   switch (info.kind) {
     case OpInfo::Kind::special:
       info.special(frame);
@@ -101,6 +122,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
 
 }  // namespace
 
+bool set_skip(bool value) { return std::exchange(skip, value); }
+
 void dispatch(Frame& frame) {
   Operands operands;
   PlanKey key;
@@ -120,7 +143,7 @@ void dispatch(Frame& frame) {
     ++cache.hits;
   }
   if (plan->plain_write) {
-    run_on_plain(frame, operands);
+    run_on_plain(frame);
   } else if (plan->inference.random) {
     run_random(frame, *plan, operands);
   } else {

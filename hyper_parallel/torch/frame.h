@@ -36,6 +36,10 @@ enum class Policy : std::uint8_t { automatic, strict };
 Policy policy();
 void set_policy(Policy policy);
 
+/// While true, ops on this thread take the parts of DTensors and give plain tensors
+/// (SkipDTensorDispatch). Returns what was set before.
+bool set_skip(bool value);
+
 /// Collect the operands and the key of the plan. Throws UsageError if DTensors lie on different
 /// meshes.
 void read_call(const Frame& frame, Operands& operands, PlanKey& key);

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     )
     from hyper_parallel.dtensor import DTensor, distribute_tensor
     from hyper_parallel.factories import empty, full, ones, rand, randn, zeros
-    from hyper_parallel.grad import checking, no_grad_sync, parallelize_value_and_grad, policy
+    from hyper_parallel.grad import (
+        SkipDTensorDispatch,
+        checking,
+        no_grad_sync,
+        parallelize_value_and_grad,
+        policy,
+    )
     from hyper_parallel.layout import Layout
     from hyper_parallel.local_code import custom_shard
     from hyper_parallel.mesh import DeviceMesh, init_device_mesh
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
     from hyper_parallel.op_files import load_distributed_ops
     from hyper_parallel.ranks import init_process_group, manual_seed, rank, run_local, world_size
     from hyper_parallel.report import CommReport, CommRow, comm_report, explain
-    from hyper_parallel.sharding import shard, shard_module
+    from hyper_parallel.sharding import ShardingPlan, shard, shard_module
     from hyper_parallel.tensor.parallel import (
         ColwiseParallel,
         ParallelStyle,
@@ -94,6 +100,7 @@ _WITH_TORCH = {
         "zeros",
     ),
     "grad": (
+        "SkipDTensorDispatch",
         "checking",
         "no_grad_sync",
         "parallelize_value_and_grad",
@@ -124,6 +131,7 @@ _WITH_TORCH = {
         "explain",
     ),
     "sharding": (
+        "ShardingPlan",
         "shard",
         "shard_module",
     ),
@@ -186,6 +194,8 @@ __all__ = [
     "RowwiseParallel",
     "SequenceParallel",
     "Shard",
+    "ShardingPlan",
+    "SkipDTensorDispatch",
     "TensorSpec",
     "UnsupportedError",
     "UsageError",

@@ -14,7 +14,13 @@ import torch
 from hyper_parallel import _torch
 from hyper_parallel.errors import usage_error
 
-__all__ = ["checking", "no_grad_sync", "parallelize_value_and_grad", "policy"]
+__all__ = [
+    "SkipDTensorDispatch",
+    "checking",
+    "no_grad_sync",
+    "parallelize_value_and_grad",
+    "policy",
+]
 
 
 def parallelize_value_and_grad(
@@ -165,6 +171,31 @@ def no_grad_sync() -> Iterator[None]:
         yield
     finally:
         _torch.set_grad_sync(before)
+
+
+class SkipDTensorDispatch:
+    """Let ops inside take this rank's parts of DTensors, as if these were plain.
+
+        with SkipDTensorDispatch():
+            optimizer.step()        # elementwise: right on parts, and spared the dispatch
+
+    What is written stays written, other results are plain tensors. Nothing is checked and nothing
+    communicates: a sum inside is this rank's sum. Blocks nest; the state belongs to the thread.
+    """
+
+    def __init__(self) -> None:
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(_torch.set_skip(True))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _torch.set_skip(self._before.pop())
 
 
 class _Setting:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map
 
 from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh
@@ -16,19 +18,57 @@ from hyper_parallel.layout import resolve_layout
 from hyper_parallel.mesh import as_mesh
 from hyper_parallel.plan_values import Inputs, apply_spec, assign, check_spec, meshes_of
 
-__all__ = ["shard", "shard_module"]
+__all__ = ["ShardingPlan", "shard", "shard_module"]
 
 M = TypeVar("M", bound=Callable[..., Any])
 
-_PARTS = ("parameter", "forward")
+_PARTS = ("parameter", "forward", "return_local_tensor")
 _ENDS = ("input", "output")
+
+
+@dataclasses.dataclass
+class ShardingPlan:
+    """A plan for ``shard_module`` by parts; the same as a dict.
+
+    Args:
+        plan: parameter names to layouts: ``parameter`` of the dict.
+        input_plan: ``input`` or ``<module>.input`` to the layouts of arguments.
+        output_plan: ``output`` or ``<module>.output`` to the layouts of results.
+        return_local_tensor: names of modules, "" for the root, whose results become plain tensors.
+    """
+
+    plan: Mapping[str, Any] | None = None
+    input_plan: Mapping[str, Any] | None = None
+    output_plan: Mapping[str, Any] | None = None
+    return_local_tensor: Sequence[str] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        for name, end in (("input_plan", "input"), ("output_plan", "output")):
+            part = getattr(self, name)
+            if part is not None and not isinstance(part, Mapping):
+                raise usage_error(
+                    "HP-P010", f"ShardingPlan: {name} is a dict by name, not {type(part).__name__}"
+                )
+            for key in part or ():
+                if key.rpartition(".")[2] != end:
+                    raise usage_error(
+                        "HP-P012", f'ShardingPlan: "{key}" in {name} does not end with {end}'
+                    )
+        return {
+            "parameter": self.plan,
+            "forward": {**(self.input_plan or {}), **(self.output_plan or {})},
+            "return_local_tensor": self.return_local_tensor,
+        }
+
+
+Plan = Mapping[str, Any] | ShardingPlan
 
 
 def shard_module(
     model: M,
-    sharding_plan: Mapping[str, Mapping[str, Any]],
-    *,
+    sharding_plan: Plan,
     device_mesh: Any = None,
+    *,
     src_data_rank: int | None = 0,
 ) -> M:
     """Lay a model out over a mesh, in place, or wrap a function.
@@ -52,12 +92,14 @@ def shard_module(
 
     Args:
         model: a module or a function.
-        sharding_plan: ``parameter`` maps names to layouts; ``forward`` maps ``input``, ``output``,
-            ``<module>.input`` and ``<module>.output`` to the layouts of arguments and results.
+        sharding_plan: a dict or a ``ShardingPlan``. ``parameter`` maps names to layouts;
+            ``forward`` maps ``input``, ``output``, ``<module>.input`` and ``<module>.output`` to
+            the layouts of arguments and results.
             Keys may have wildcards (``*`` within a part, ``**`` across parts); the closest counts.
             A layout is a ``Layout``, placements, or names such as ``("dp", "None")``; None leaves
             a value alone; lists and dicts reach values inside lists, dicts and dataclasses.
-        device_mesh: needed only where no entry is a ``Layout``.
+            ``return_local_tensor`` lists modules ("" is the root) whose results become plain.
+        device_mesh: needed only where no entry is a ``Layout``. May also stand before the plan.
         src_data_rank: whose parameters count, as a place in the mesh's rank list; with None every
             rank is trusted to hold the same ones, and nothing is communicated.
 
@@ -69,14 +111,24 @@ def shard_module(
             layout that does not fit, layouts of several meshes. The model is then unchanged. At a
             call: a layout for what is no tensor, counts that differ.
     """
+    if isinstance(device_mesh, (Mapping, ShardingPlan)):
+        sharding_plan, device_mesh = device_mesh, sharding_plan
+    if isinstance(sharding_plan, ShardingPlan):
+        sharding_plan = sharding_plan.as_dict()
     _check_plan(sharding_plan)
     parameters = dict(sharding_plan.get("parameter") or {})
     forward = dict(sharding_plan.get("forward") or {})
     mesh = _find_mesh(parameters, forward, device_mesh)
+    plain = sharding_plan.get("return_local_tensor") or ()
     if not isinstance(model, nn.Module):
+        if plain:
+            raise usage_error(
+                "HP-P016", "sharding plan: return_local_tensor names modules, a function has none"
+            )
         return _shard_function(model, parameters, forward, mesh)
 
-    hooks = _module_hooks(model, forward, mesh)
+    hooks: list[tuple[nn.Module, Any]] = [*_module_hooks(model, forward, mesh)]
+    hooks += _local_hooks(model, plain)
     moves = _parameter_moves(model, parameters, mesh)
     _torch.distribute_tensor(torch.empty(0), Layout_.replicated(mesh), None)  # raises if no member
     for module, hook in hooks:
@@ -92,13 +144,13 @@ def shard_module(
 
 def shard(
     model: M,
-    sharding_plan: Mapping[str, Mapping[str, Any]],
-    *,
+    sharding_plan: Plan,
     device_mesh: Any = None,
+    *,
     src_data_rank: int | None = 0,
 ) -> M:
     """Do what ``shard_module`` does; its older name."""
-    return shard_module(model, sharding_plan, device_mesh=device_mesh, src_data_rank=src_data_rank)
+    return shard_module(model, sharding_plan, device_mesh, src_data_rank=src_data_rank)
 
 
 # ---- The plan ------------------------------------------------------------------------------
@@ -118,6 +170,10 @@ def _check_plan(plan: Any) -> None:
                 f'sharding plan: no part is named "{part}"',
                 parts=", ".join(_PARTS),
             )
+        if part == "return_local_tensor":
+            if isinstance(entries, str):
+                raise usage_error("HP-P010", "return_local_tensor is a list of names, not one")
+            continue
         if entries is not None and not isinstance(entries, Mapping):
             raise usage_error(
                 "HP-P010",
@@ -311,6 +367,20 @@ def _module_hooks(
         else:
             made.append((module, _OutputHook(spec, mesh, where)))
     return made
+
+
+def _local_hooks(model: nn.Module, names: Sequence[str]) -> list[tuple[nn.Module, Any]]:
+    modules = dict(model.named_modules(remove_duplicate=False))
+    chosen = assign(dict.fromkeys(names), modules, "module")
+    return [(modules[name], _plain_results) for name in chosen]
+
+
+def _plain_results(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+    return tree_map(lambda v: _torch.to_local(v) if _is_dtensor(v) else v, output)
+
+
+def _is_dtensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and _torch.is_dtensor(value)
 
 
 def _shard_function(

@@ -4,6 +4,7 @@ import copy
 from collections import namedtuple
 from dataclasses import dataclass
 
+import pytest
 import torch
 from ranks_support import on_ranks, refused
 from torch import nn
@@ -375,3 +376,76 @@ def test_mistakes_at_a_call():
 def test_a_mesh_larger_than_the_world():
     text = refused(UsageError, "HP-M020", shard_module, filled(Mlp()), MLP_PLAN)
     assert "dp=2 tp=2" in text
+
+
+# ---- The other form of plans, and parts without dispatch ---------------------------------------
+
+
+def test_a_sharding_plan_is_the_same_as_a_dict():
+    def run():
+        mesh = hp.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 6)).double()
+        x = torch.randn(4, 6).double()
+        expected = model(x)
+        plan = hp.ShardingPlan(
+            plan={"0.weight": (hp.Shard(0),), "0.bias": (hp.Shard(0),), "1.weight": (hp.Shard(1),)},
+            input_plan={"input": (hp.Replicate(),)},
+            output_plan={"output": (hp.Replicate(),)},
+            return_local_tensor=[""],
+        )
+        assert hp.shard_module(model, mesh, plan) is model
+        got = model(x)
+        assert not isinstance(got, hp.DTensor)
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+        got.sum().backward()
+        assert model[0].weight.grad.placements == (hp.Shard(0),)
+
+    hp.run_local(run, 2)
+
+
+def test_misuse_of_a_sharding_plan():
+    def run():
+        mesh = hp.init_device_mesh("cpu", (1,), mesh_dim_names=("tp",))
+        model = torch.nn.Linear(2, 2)
+        for plan, text in (
+            (hp.ShardingPlan(input_plan={"output": (hp.Shard(0),)}), "does not end with input"),
+            (hp.ShardingPlan(output_plan=[(hp.Shard(0),)]), "output_plan is a dict by name"),
+            (hp.ShardingPlan(return_local_tensor=["nowhere"]), "nowhere"),
+            ({"return_local_tensor": "weight"}, "is a list of names, not one"),
+        ):
+            with pytest.raises(hp.UsageError, match=text):
+                hp.shard_module(model, mesh, plan)
+        with pytest.raises(hp.UsageError, match="HP-P016"):
+            hp.shard_module(lambda x: x, mesh, {"return_local_tensor": [""]})
+
+    hp.run_local(run, 1)
+
+
+def test_ops_on_parts_without_dispatch():
+    def run():
+        mesh = hp.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        x = torch.arange(6.0)
+        d = hp.distribute_tensor(x, mesh, [hp.Shard(0)])
+        with hp.SkipDTensorDispatch():
+            with hp.SkipDTensorDispatch():
+                assert d.sum().item() == d.to_local().sum().item()
+            part = d * 2
+            assert not isinstance(part, hp.DTensor) and part.shape == (3,)
+            assert d.mul_(3) is d
+            torch._foreach_add_([d], 1.0)
+        assert isinstance(d * 2, hp.DTensor)
+        torch.testing.assert_close(d.full_tensor(), 3 * x + 1)
+
+        w = hp.distribute_tensor(torch.ones(4, 3), mesh, [hp.Shard(0)]).requires_grad_()
+        optimizer = torch.optim.AdamW([w], lr=0.1)
+        (w * 2).sum().backward()
+        with hp.SkipDTensorDispatch():
+            optimizer.step()
+        one = torch.ones(4, 3, requires_grad=True)
+        other = torch.optim.AdamW([one], lr=0.1)
+        (one * 2).sum().backward()
+        other.step()
+        torch.testing.assert_close(w.full_tensor(), one.detach())
+
+    hp.run_local(run, 2)

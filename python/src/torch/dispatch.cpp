@@ -29,6 +29,7 @@ std::string name_of(Policy policy) { return policy == Policy::strict ? "strict" 
 }  // namespace
 
 void init_dispatch(py::module_& m) {
+  m.def("set_skip", &torch_layer::set_skip);
   m.def("policy", [] { return name_of(torch_layer::policy()); });
   m.def("set_policy", [](const std::string& text) {
     const std::string before = name_of(torch_layer::policy());
