@@ -12,7 +12,7 @@ import math
 
 import torch
 
-from hyper_parallel.verifier import (
+from hyper_parallel.verify_cases import (
     bools,
     case,
     distinct,

@@ -1,6 +1,7 @@
 """Does the verifier find broken rules? Change every letter and mark in turn and see it turn red.
 
-    python tests/verify/mutate.py                 # every row: half an hour on two cores
+    python tests/verify/mutate.py                 # every row: an hour on two cores
+    python tests/verify/mutate.py --one-a-text    # one row for each text of a rule
     python tests/verify/mutate.py --ops 'aten::(mm|sum)'
 
 A mutation survives if no strategy of the changed rule is wrong and none is reported missing that
@@ -74,8 +75,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ops", default=".", help="a regular expression for names of ops")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--one-a-text", action="store_true", help="one row for each text of a rule")
     given = parser.parse_args()
-    ops = [op for op, _ in _torch.rule_rows() if re.search(given.ops, op)]
+    rows = [(op, text) for op, text in _torch.rule_rows() if re.search(given.ops, op)]
+    ops = [op for op, _ in rows]
+    if given.one_a_text:
+        ops = list({text: op for op, text in reversed(rows)}.values())[::-1]
 
     def progress(text):
         if sys.stderr.isatty():

@@ -12,7 +12,8 @@ import pytest
 from mutate import explained, mutate
 
 from hyper_parallel import _torch
-from hyper_parallel.verifier import case, distinct, ints, load_table, t, verify
+from hyper_parallel.verifier import verify
+from hyper_parallel.verify_cases import case, distinct, ints, load_table, t
 
 ALLOWED = Path(__file__).with_name("missing_allowed.tsv")
 PARTS = 24
