@@ -210,6 +210,17 @@ def some_real(*shape):
     return made(draw, f"some real{list(shape)}")
 
 
+def all_but_one(value, *shape):
+    """Draw bools that are ``value``, but for one: a piece without it gives another answer."""
+
+    def draw(g):
+        out = torch.full(shape, value)
+        out.view(-1)[int(torch.randint(out.numel(), (), generator=g))] = not value
+        return out
+
+    return made(draw, f"{value} but one{list(shape)}")
+
+
 def half(*shape):
     """Draw small whole numbers as bf16: products and sums of them are exact."""
     return ints(-2, 3, *shape, dtype=torch.bfloat16)
@@ -375,6 +386,8 @@ give("mean", case(t(5, 3), dtype=torch.float32))
 give("max min", case(distinct(5, 3)), case(distinct(2, 4, 6)), case(ints(-9, 9, 5, 3)))
 give("std var", case(t(5, 3)), case(t(2, 4, 6), False))
 give("prod", case(positive(5, 3)), case(t(4)))
+give("_is_all_true all", case(all_but_one(True, 5, 3)))
+give("_is_any_true any", case(all_but_one(False, 5, 3)))
 give("_is_all_true _is_any_true", case(bools(5, 3)), case(bools(4)))
 give("all any", case(bools(5, 3)), case(sparse(2, 4)), case(bools(2)))
 give("count_nonzero", case(grid(5, 3)), case(grid(2, 4, 6), 1), case(grid(2, 4, 6), -1))
@@ -396,6 +409,10 @@ give(
     case(t(5, 4, 3), [1], correction=0),
     case(t(5, 4, 3), [1], correction=2, keepdim=True),
 )
+give("all.dim", case(all_but_one(True, 5), 0))
+give("any.dim", case(all_but_one(False, 5), 0))
+give("all.dims", case(all_but_one(True, 5, 3), [0, 1]))
+give("any.dims", case(all_but_one(False, 5, 3), [0, 1]))
 give("all.dim any.dim", *(case(bools(5, 4, 3), d) for d in (0, 1, -1)), case(sparse(5, 3), 0, True))
 give("all.dims any.dims", *(case(bools(5, 4, 3), d) for d in ([0], [0, 2])))
 give("all.dims any.dims", case(bools(4), None), case(sparse(5, 3), [1], True))
