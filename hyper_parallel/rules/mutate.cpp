@@ -128,7 +128,11 @@ class Mutations {
       m.linear = !m.linear;
       m.addend = m.addend && m.linear;
     });
-    if (map.addend) {
+    // Only where a sum is split does the mark matter.
+    const bool sums = std::any_of(rule_.factors.begin(), rule_.factors.end(), [](const Factor& f) {
+      return f.kind == FactorKind::reduce && f.size > 1;
+    });
+    if (map.addend && sums) {
       add(name + " is no addend", [i](ConcreteRule& r) { r.inputs[at(i)].addend = false; });
     }
   }

@@ -1,5 +1,6 @@
 #include "hyper_parallel/torch/oracle.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/complex.h>

@@ -1,6 +1,7 @@
 #include "hyper_parallel/torch/verify_items.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 
 #include <algorithm>
 #include <map>
@@ -88,7 +89,13 @@ class Planner {
     }
     // A list op has no strategies of its own: it is many calls in one, and goes through the
     // dispatch.
-    if (options_.strategies && rule_.parts.empty()) force_all();
+    if (options_.strategies && rule_.parts.empty()) {
+      try {
+        force_all();
+      } catch (const UsageError& e) {
+        find("error", "strategies", e.what());  // a rule that contradicts itself
+      }
+    }
     const bool own_rule = c_.spec.empty() && c_.mutation.empty();
     if (options_.dispatch && info_.kind == OpInfo::Kind::rule && own_rule) dispatch_all();
     if (options_.missing && mesh_->ndim() == 1 && mesh_->size() == 2) look_for_missing();

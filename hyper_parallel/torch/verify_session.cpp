@@ -1,5 +1,6 @@
 #include "hyper_parallel/torch/verify_session.h"
 
+#include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
