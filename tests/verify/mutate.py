@@ -1,6 +1,6 @@
 """Does the verifier find broken rules? Change every letter and mark in turn and see it turn red.
 
-    python tests/verify/mutate.py                 # every row: an hour on two cores
+    python tests/verify/mutate.py                 # every row: a quarter of an hour on two cores
     python tests/verify/mutate.py --one-a-text    # one row for each text of a rule
     python tests/verify/mutate.py --ops 'aten::(mm|sum)'
 
