@@ -38,6 +38,33 @@ std::vector<int> lead_factors(ConcreteRule& rule, const Call& call, std::size_t 
   return factors;
 }
 
+// One group: a window sums over all input channels `ci`. Gives the factor of the output channels,
+// which are dim `co_dim` of the weight.
+int sum_channels(ConcreteRule& rule, int ci, std::size_t ci_dim, std::size_t co_dim) {
+  TensorMap& weight = rule.inputs[1];
+  const std::int64_t outputs = weight.sizes[co_dim];
+  const int co = outputs == 1 ? -1 : add_factor(rule, "co", outputs);
+  if (co >= 0) rule.factors.back().nonempty = true;
+  put(weight, ci_dim, ci);
+  put(weight, co_dim, co);
+  if (ci >= 0) {
+    Factor& factor = rule.factors[static_cast<std::size_t>(ci)];
+    factor.name = "ci";
+    factor.kind = FactorKind::reduce;
+  }
+  return co;
+}
+
+// Linear in input and weight; a bias [co] is a term of its own.
+void set_linear(ConcreteRule& rule, const Call& call, int co) {
+  rule.inputs[0].linear = rule.inputs[1].linear = true;
+  if (call.inputs.size() <= 2 || !call.inputs[2].present) return;
+  check_ndim(call, 2, 1);
+  rule.inputs[2].linear = rule.inputs[2].addend = true;
+  rule.inputs[2].term = 1;
+  put(rule.inputs[2], 0, co);
+}
+
 // convolution transposed(input [n, ci, ...], weight [ci, co / groups, ...], bias? [co]).
 ConcreteRule build_transposed(const Call& call) {
   const Shape& weight = call.inputs[1].meta.sizes;
@@ -53,15 +80,7 @@ ConcreteRule build_transposed(const Call& call) {
   for (std::size_t d = 0; d < c; ++d) put(out, d, lead[d]);
   int co = -1;
   if (groups == 1) {
-    co = weight[1] == 1 ? -1 : add_factor(rule, "co", weight[1]);
-    if (co >= 0) rule.factors.back().nonempty = true;
-    put(rule.inputs[1], 0, lead[c]);
-    put(rule.inputs[1], 1, co);
-    if (lead[c] >= 0) {
-      Factor& ci = rule.factors[static_cast<std::size_t>(lead[c])];
-      ci.name = "ci";
-      ci.kind = FactorKind::reduce;
-    }
+    co = sum_channels(rule, lead[c], 0, 1);
   } else if (groups == input[c] && weight[1] == 1) {
     co = lead[c];
     put(rule.inputs[1], 0, co);
@@ -80,13 +99,7 @@ ConcreteRule build_transposed(const Call& call) {
     const std::int64_t window = dilation[i] * (weight[2 + i] - 1) + 1;
     size = (size - 1) * stride[i] - 2 * padding[i] + window + extra[i];
   }
-  rule.inputs[0].linear = rule.inputs[1].linear = true;
-  if (call.inputs.size() > 2 && call.inputs[2].present) {
-    check_ndim(call, 2, 1);
-    rule.inputs[2].linear = rule.inputs[2].addend = true;
-    rule.inputs[2].term = 1;
-    put(rule.inputs[2], 0, co);
-  }
+  set_linear(rule, call, co);
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -113,21 +126,14 @@ ConcreteRule build_convolution(const Call& call, Words words) {
   const bool depthwise = groups > 1 && groups == input[c] && groups == weight[0];
   int co = -1;
   if (groups == 1) {
-    co = weight[0] == 1 ? -1 : add_factor(rule, "co", weight[0]);
-    if (co >= 0) rule.factors.back().nonempty = true;
-    put(rule.inputs[1], 1, lead[c]);
-    if (lead[c] >= 0) {
-      Factor& ci = rule.factors[static_cast<std::size_t>(lead[c])];
-      ci.name = "ci";
-      ci.kind = FactorKind::reduce;
-    }
+    co = sum_channels(rule, lead[c], 1, 0);
   } else if (depthwise) {
     co = lead[c];
+    put(rule.inputs[1], 0, co);
     rule.rewrites.push_back({Rewrite::Kind::local_size, "groups", 0, static_cast<int>(c)});
   } else {
     block(rule, lead[c]);
   }
-  put(rule.inputs[1], 0, co);
   put(out, c, co);
   out.sizes[c] = weight[0];
   const auto stride = spatial(call, "stride", count, 1);
@@ -138,13 +144,7 @@ ConcreteRule build_convolution(const Call& call, Words words) {
     const std::int64_t window = dilation[i] * (weight[2 + i] - 1) + 1;
     size = (size + 2 * padding[i] - window) / std::max<std::int64_t>(stride[i], 1) + 1;
   }
-  rule.inputs[0].linear = rule.inputs[1].linear = true;
-  if (call.inputs.size() > 2 && call.inputs[2].present) {
-    check_ndim(call, 2, 1);
-    rule.inputs[2].linear = rule.inputs[2].addend = true;
-    rule.inputs[2].term = 1;
-    put(rule.inputs[2], 0, co);
-  }
+  set_linear(rule, call, co);
   rule.outputs.push_back(std::move(out));
   return rule;
 }
