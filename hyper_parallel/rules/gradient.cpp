@@ -14,6 +14,7 @@
 #include "hyper_parallel/rules/infer.h"
 #include "hyper_parallel/rules/make.h"
 #include "hyper_parallel/rules/state.h"
+#include "hyper_parallel/rules/towards.h"
 
 namespace hyper_parallel::rules {
 namespace {
@@ -116,7 +117,8 @@ ConcreteRule gradient_rule(const Query& query) {
   return out;
 }
 
-Gradient infer_grad(const Query& query, const GradientCall& given) {
+Gradient infer_grad(const Query& query, const GradientCall& given,
+                    std::span<const Layout* const> wanted) {
   ConcreteRule rule = gradient_rule(query);
   const std::size_t inputs = query.rule.inputs.size();
   const std::size_t outputs = query.rule.outputs.size();
@@ -155,7 +157,8 @@ Gradient infer_grad(const Query& query, const GradientCall& given) {
     add(given.out_grads, i, result(i), "gradient of result " + std::to_string(i));
   }
   call.list_lengths.assign(call.inputs.size(), -1);
-  const Inference made = infer_forward(rule, call);
+  const Inference made =
+      wanted.empty() ? infer_forward(rule, call) : infer_towards(rule, call, wanted);
   Gradient out;
   const auto take = [&](std::size_t begin, std::size_t count) {
     return std::vector<const Layout*>(

@@ -11,6 +11,7 @@
 #include "hyper_parallel/rules/make.h"
 #include "hyper_parallel/rules/names.h"
 #include "hyper_parallel/rules/state.h"
+#include "hyper_parallel/rules/towards.h"
 
 namespace hyper_parallel::rules {
 namespace {
@@ -118,6 +119,10 @@ Query part_query(const Query& query, std::size_t part) {
 }
 
 Inference infer_forward(const Query& query) { return infer_forward(query.rule, query.call); }
+
+Inference infer_forward(const Query& query, std::span<const Layout* const> wanted) {
+  return infer_towards(query.rule, query.call, wanted);
+}
 
 Inference infer_backward(const Query& query, std::span<const Layout* const> outputs) {
   return infer_backward(query.rule, query.call, outputs);

@@ -56,9 +56,12 @@ Query part_query(const Query& query, std::size_t part);
 /// because an operand was recut, gathering a result that is split because a bias was.
 Inference infer_forward(const Query& query);
 
-/// Reverse inference. `outputs` has one layout a result, null for one that says nothing; the
-/// largest decides first. Where no strategy gives what is wanted on an axis, inputs and results are
-/// whole there: what is wanted is then a local step away.
+/// The same where it is known how the results shall lie next: see `infer_towards`.
+Inference infer_forward(const Query& query, std::span<const Layout* const> wanted);
+
+/// Reverse inference. `outputs` has one layout a result, null for one that says nothing. Where no
+/// strategy gives what is wanted on an axis, inputs and results are whole there: what is wanted is
+/// then a local step away.
 Inference infer_backward(const Query& query, std::span<const Layout* const> outputs);
 
 /// What is known of the tensors of a gradient, each list empty or with one entry a tensor of the
@@ -82,8 +85,10 @@ struct Gradient {
 };
 
 /// Gradient inference: the cheapest way to compute the gradients of all floating-point inputs on
-/// parts. Throws UnsupportedError HP-S036: an op on lists.
-Gradient infer_grad(const Query& query, const GradientCall& given);
+/// parts. `wanted` (empty, or one an operand, null: any) names the layouts that the gradients shall
+/// have next, as in `infer_towards`. Throws UnsupportedError HP-S036: an op on lists.
+Gradient infer_grad(const Query& query, const GradientCall& given,
+                    std::span<const Layout* const> wanted = {});
 
 /// The rule of the gradient as an op of its own: operands inputs, outputs, out_grads; results the
 /// gradients of all inputs.

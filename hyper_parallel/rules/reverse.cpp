@@ -31,6 +31,7 @@ class Reverse {
       if (call_.mesh->size(axis) == 1 || decided_[at(axis)] != 0) continue;
       choices_[at(axis)] = undecided(axis);
     }
+    drop_conflicts();
     std::string why;
     auto made = assemble(rule_, call_, states_, choices_, wanted_, &why);
     if (!made) fail(why);
@@ -38,18 +39,8 @@ class Reverse {
   }
 
  private:
-  // The largest result speaks first.
   void read_outputs() {
-    std::vector<std::size_t> order(outputs_.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    const auto count = [&](std::size_t i) {
-      std::int64_t n = 1;
-      for (std::int64_t s : rule_.outputs[i].sizes) n *= s;
-      return n;
-    };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return count(a) > count(b); });
-    for (std::size_t i : order) {
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
       if (outputs_[i] == nullptr) continue;
       all_silent_ = false;
       for (const Split& s : outputs_[i]->splits()) {
@@ -86,6 +77,33 @@ class Reverse {
       }
     }
     for (int axis : split.axes) decided_[at(axis)] = 1;
+  }
+
+  // Where another result holds the factor and is not wanted split by it, one of both would have to
+  // be gathered. If all are whole each is a local cut away.
+  void drop_conflicts() {
+    for (int axis = 0; axis < call_.mesh->ndim(); ++axis) {
+      AxisChoice& choice = choices_[at(axis)];
+      if (choice.kind != AxisChoice::Kind::factor) continue;
+      for (std::size_t i = 0; i < outputs_.size(); ++i) {
+        if (outputs_[i] == nullptr || !holds(rule_.outputs[i], choice.factor)) continue;
+        if (is_split_by(i, axis, choice.factor)) continue;
+        wanted_[at(choice.factor)] = {};
+        choice = {};
+        break;
+      }
+    }
+  }
+
+  bool is_split_by(std::size_t output, int axis, int factor) const {
+    for (const Split& split : outputs_[output]->splits()) {
+      for (const auto& [f, cut] : decompose(rule_, rule_.outputs[output], split, call_.mesh).cuts) {
+        if (f == factor && std::find(cut.axes.begin(), cut.axes.end(), axis) != cut.axes.end()) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   // A result that is P(op): the sum that an operand already has split, partial operands that

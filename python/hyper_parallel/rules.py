@@ -320,6 +320,22 @@ class _Call:
             layouts.append(self.resolve(layout, len(sizes)))
         return layouts + [None] * (len(known) - len(layouts))
 
+    def towards(self, grads: Any) -> list[Layout_ | None]:
+        """Read layouts of the gradients of all inputs; empty if none is given."""
+        given = [] if grads is None else _named(grads)
+        if len(given) > len(self.specs):
+            raise usage_error(
+                "HP-S033",
+                f"{self.rule.row}: wrong number of grads",
+                needed=len(self.specs),
+                given=len(given),
+            )
+        found = [
+            None if spec is None else self.resolve(value, len(spec.shape))
+            for spec, (_, value) in zip(self.specs, given, strict=False)
+        ]
+        return found and found + [None] * (len(self.specs) - len(found))
+
     def inputs(self, layouts: Sequence[Layout_ | None]) -> tuple[TensorSpec | None, ...]:
         return tuple(
             None if spec is None or layout is None else TensorSpec(spec.shape, layout, spec.dtype)
@@ -360,7 +376,9 @@ class _Call:
 # ---- Questions -----------------------------------------------------------------------------
 
 
-def infer_forward(op: str, inputs: Any, attrs: Mapping[str, Any] | None = None) -> Inference:
+def infer_forward(
+    op: str, inputs: Any, attrs: Mapping[str, Any] | None = None, *, outputs: Any = None
+) -> Inference:
     """Tell what an op needs of its inputs, and how its results lie.
 
     Args:
@@ -369,19 +387,24 @@ def infer_forward(op: str, inputs: Any, attrs: Mapping[str, Any] | None = None) 
             ``TensorSpec``, its text, a pair of shape and layout, None for an absent tensor, a
             list of these for a list of tensors.
         attrs: arguments that are no tensors, by name: ``{"dim": -1}``.
+        outputs: layouts that the results shall have next, as far as they are known; None for any.
 
     Returns:
-        The strategy that moves the fewest bytes.
+        The strategy that moves the fewest bytes; with ``outputs``, those count that bring the
+        results there, and splits that no input has yet are tried too.
 
     Raises:
         UsageError: an unknown op, operands or attributes that do not fit; the text names op,
             operand and dim.
+        UnsupportedError: with ``outputs``, a list op, or results that cannot be.
 
     Cost:
-        Some microseconds; nothing is moved.
+        Some microseconds, with ``outputs`` a millisecond; nothing is moved.
     """
     call = _Call(op, inputs, attrs)
-    return call.inference(call.rule.forward())
+    if outputs is None:
+        return call.inference(call.rule.forward())
+    return call.inference(call.rule.forward_towards(call.results(outputs, "outputs")))
 
 
 def infer_backward(
@@ -391,12 +414,11 @@ def infer_backward(
 
     Args:
         inputs: as in ``infer_forward``; their layouts decide what the results leave open.
-        outputs: a layout for each result, None for one that says nothing. The largest decides
-            first.
+        outputs: a layout for each result, None for one that says nothing.
 
     Returns:
-        Inputs and the results that they give. Where no strategy gives what is wanted along an axis
-        both are whole there: the wanted layout is then a local step away.
+        Inputs and the results that they give. Where no strategy gives all that is wanted along an
+        axis, all are whole there: the wanted layout is then a local step away.
 
     Raises:
         UsageError: as ``infer_forward``; too many outputs.
@@ -413,6 +435,7 @@ def infer_grad(
     attrs: Mapping[str, Any] | None = None,
     *,
     outputs: Any = None,
+    grads: Any = None,
 ) -> Gradient:
     """Tell how the gradients of all inputs lie.
 
@@ -421,6 +444,8 @@ def infer_grad(
         out_grads: a layout for the gradient of each result, None for a result without one. These
             are layouts of whole gradients: ``R`` means that every rank has it all.
         outputs: layouts of saved results, if the gradient is computed from these.
+        grads: layouts that the gradients shall have next, one an input, lists flat; None for any.
+            The bytes that bring them there then count.
 
     Returns:
         The cheapest way to compute the gradients on parts. A gradient summed over pieces that
@@ -438,6 +463,7 @@ def infer_grad(
         ],
         call.results(outputs, "outputs"),
         call.results(out_grads, "out_grads"),
+        call.towards(grads),
     )
     return Gradient(
         call.rule.row,

@@ -111,6 +111,34 @@ def test_backward_finds_inputs_for_wanted_outputs():
     assert layouts(infer_backward("relu", ["f32[8] on x=2: R"], ["P(sum)"]).outputs) == ["R"]
 
 
+def test_results_that_exclude_each_other_are_made_whole():
+    parts = infer_backward("split", ["f32[12, 24] on x=4: R"], ["R", "S(1)"],
+                           {"sections": [12, 12], "axis": 1})  # fmt: skip
+    assert layouts(parts.inputs) == ["R"]
+    assert layouts(parts.outputs) == ["R", "R"]
+
+
+def test_forward_and_grad_towards_known_results():
+    # A small tensor is gathered before it is spread, if the result must be whole.
+    x, like = "f32[12, 1, 24] on x=4: S(0)", "f32[12, 12, 24]"
+    made = infer_forward("expand_as", [x, like], {"target_shape": [12, 12, 24]})
+    assert layouts(made.outputs) == ["S(0)"]
+    made = infer_forward("expand_as", [x, like], {"target_shape": [12, 12, 24]}, outputs=["R"])
+    assert layouts(made.outputs) == ["R"]
+    assert made.bytes == 12 * 24 * 4 * 3 / 4
+    # A split that no input has yet: reduce-scatter instead of all-reduce.
+    inputs = [["f32[12, 24] on x=4: P(sum)", "f32[12, 24]"]]
+    assert infer_forward("concat", inputs, {"axis": 0}).bytes == 2 * 3 / 4 * 12 * 24 * 4
+    made = infer_forward("concat", inputs, {"axis": 0}, outputs=["S(1)"])
+    assert layouts(made.inputs) == ["S(1)", "S(1)"]
+    assert made.bytes == 3 / 4 * 12 * 24 * 4
+    grad = infer_grad("multiply", ["f32[12, 24] on x=4: R"] * 2, ["S(0)"])
+    assert layouts(grad.grads) == ["S(0)", "S(0)"]
+    grad = infer_grad("multiply", ["f32[12, 24] on x=4: R"] * 2, ["S(0)"], grads=["R", "R"])
+    assert layouts(grad.grads) == ["R", "R"]
+    assert grad.bytes == 3 / 4 * 12 * 24 * 4
+
+
 def test_grad_gives_layouts_of_whole_gradients():
     made = infer_grad("mm", [X, W], ["S(0) R"])
     assert layouts(made.grads) == ["S(0) S(1)", "P(sum) S(0)"]
@@ -307,6 +335,12 @@ def test_results_that_do_not_fit():
     lists = [["f32[8] on x=2: R"]]
     with pytest.raises(UnsupportedError, match=r"\[HP-S035\]"):
         infer_backward("aten::_foreach_abs", lists, ["R"])
+    with pytest.raises(UnsupportedError, match=r"\[HP-S035\]"):
+        infer_forward("aten::_foreach_abs", lists, outputs=["R"])
+    with pytest.raises(UnsupportedError, match=r"\[HP-S034\].*no strategy leads to these"):
+        infer_forward("relu", ["f32[8] on x=2: R"], outputs=["P(max)"])
+    with pytest.raises(UsageError, match=r"\[HP-S033\] aten::mm: wrong number of grads"):
+        infer_grad("mm", MM, ["R"], grads=["R", "R", "R"])
     with pytest.raises(UnsupportedError, match=r"\[HP-S036\]"):
         infer_grad("aten::_foreach_abs", lists, ["R"])
 

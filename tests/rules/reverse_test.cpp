@@ -41,10 +41,17 @@ TEST_SUITE("ReverseInference") {
           "S(0), R -> S(0)");
   }
 
-  TEST_CASE("TheLargestResultSpeaks") {
-    CHECK(backward("aten::native_layer_norm", "x=2", {"f32[8, 4, 16] R", "-", "-"},
-                   {"S(0)", "S(1)", "-"},
-                   {{"normalized_shape", Ints{16}}}) == "S(0), -, - -> S(0), S(0), S(0)");
+  TEST_CASE("ResultsWantedInWaysThatExcludeEachOtherAreWhole") {
+    const Attrs norm = {{"normalized_shape", Ints{16}}};
+    const std::vector<std::string> x = {"f32[8, 4, 16] R", "-", "-"};
+    const auto want = [&](const std::vector<std::string>& results) {
+      return backward("aten::native_layer_norm", "x=2", x, results, norm);
+    };
+    CHECK(want({"S(0)", "S(0)", "-"}) == "S(0), -, - -> S(0), S(0), S(0)");
+    CHECK(want({"-", "S(1)", "-"}) == "S(1), -, - -> S(1), S(1), S(1)");
+    CHECK(want({"S(0)", "S(1)", "-"}) == "R, -, - -> R, R, R");
+    CHECK(want({"S(0)", "R", "-"}) == "R, -, - -> R, R, R");
+    CHECK(want({"R", "S(0)", "-"}) == "R, -, - -> R, R, R");
   }
 
   TEST_CASE("WhatNoStrategyGivesIsMadeOfWholeInputs") {

@@ -154,6 +154,12 @@ void init_rules(py::module_& m) {
       .def_property_readonly("results", [](const Query& q) { return tensors_of(q.rule.outputs); })
       .def("forward", [](const Query& q) { return to_dict(rules::infer_forward(q)); })
       .def(
+          "forward_towards",
+          [](const Query& q, const Layouts& wanted) {
+            return to_dict(rules::infer_forward(q, wanted));
+          },
+          py::arg("outputs"))
+      .def(
           "backward",
           [](const Query& q, const Layouts& outputs) {
             return to_dict(rules::infer_backward(q, outputs));
@@ -162,10 +168,10 @@ void init_rules(py::module_& m) {
       .def(
           "grad",
           [](const Query& q, const Layouts& inputs, const Layouts& outputs,
-             const Layouts& out_grads) {
-            return to_dict(rules::infer_grad(q, {inputs, outputs, out_grads}));
+             const Layouts& out_grads, const Layouts& wanted) {
+            return to_dict(rules::infer_grad(q, {inputs, outputs, out_grads}, wanted));
           },
-          py::arg("inputs"), py::arg("outputs"), py::arg("out_grads"))
+          py::arg("inputs"), py::arg("outputs"), py::arg("out_grads"), py::arg("grads") = Layouts())
       .def("table", &table_of);
   m.def("rule_names", &rules::known_names, "Every name that inference knows, sorted.");
   m.def("rule_rows", [] {
