@@ -1,6 +1,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
+#include <cmath>
 #include <mutex>
 #include <set>
 
@@ -124,6 +125,27 @@ bool can_write_back(const Frame& f, const Operands& operands, const rules::Call&
   return true;
 }
 
+// What a rank would move to make operands whole along the axes that a handler splits.
+double bytes_without_handler(const rules::ConcreteRule& rule, const rules::Call& call,
+                             const rules::Inference& inference) {
+  double out = 0;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Layout* split = inference.handler.empty() ? nullptr : inference.inputs[i];
+    const Layout* whole = split;
+    for (std::size_t axis = 0; split != nullptr && axis < inference.choices.size(); ++axis) {
+      const rules::AxisChoice& choice = inference.choices[axis];
+      const int a = static_cast<int>(axis);
+      if (choice.kind != rules::AxisChoice::Kind::factor || !split->placement(a).is_shard() ||
+          rule.factors[static_cast<std::size_t>(choice.factor)].handler.empty()) {
+        continue;
+      }
+      whole = whole->with(a, Placement::replicate());
+    }
+    if (whole != split) out += plan::redistribute(split, whole, call.inputs[i].meta)->bytes;
+  }
+  return out;
+}
+
 }  // namespace
 
 rules::Call make_call(const Frame& f, const Operands& operands) {
@@ -182,7 +204,13 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands) {
     if (error.code() != "HP-S030" || !can_write_back(f, operands, call)) throw;
     return replicated_plan(f, operands, "no rule that keeps the layout of what it writes");
   }
-  return make_plan(f, operands, call, std::move(inferred));
+  auto plan = make_plan(f, operands, call, std::move(inferred));
+  const double gathered = bytes_without_handler(rule, call, plan->inference);
+  if (gathered > 0) {
+    plan->handler_reason +=
+        ", where a gather moves " + std::to_string(std::llround(gathered)) + " bytes";
+  }
+  return plan;
 }
 
 std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, const rules::Call& call,
@@ -194,7 +222,10 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, cons
   plan->outputs = inference.outputs;
   plan->output_sizes = inference.output_sizes;
   plan->dynamic = inference.dynamic;
-  if (!inference.handler.empty()) plan->handler = find_handler(inference.handler);
+  if (!inference.handler.empty()) {
+    plan->handler = find_handler(inference.handler);
+    plan->handler_reason = inference.handler;
+  }
 
   std::size_t k = 0;
   for (std::size_t i = 0; i < operands.tensors.size(); ++i) {

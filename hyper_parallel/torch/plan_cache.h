@@ -38,6 +38,7 @@ struct OpPlan {
   std::vector<Shape> output_sizes;  // global
   std::vector<Shape> input_sizes;   // global, beside inputs
   Handler handler = nullptr;
+  std::string handler_reason;  // its name, and what a gather would move in its place
   rules::Inference inference;  // for handlers and reports
   const Mesh* mesh = nullptr;
   bool moves = false;        // some input has a plan

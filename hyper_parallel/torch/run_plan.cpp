@@ -155,7 +155,7 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
     f.argument(static_cast<std::size_t>(r.argument)) = r.value;
   }
   if (plan.handler != nullptr) {
-    const CauseGuard guard(f.info.name, plan.inference.handler);
+    const CauseGuard guard(f.info.name, plan.handler_reason);
     plan.handler(f.op, plan, f.stack);
   } else {
     f.op.callBoxed(f.stack);
