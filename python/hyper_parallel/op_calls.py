@@ -17,6 +17,7 @@ from hyper_parallel.distributed_op import (
     registry_generation,
 )
 from hyper_parallel.errors import UnsupportedError, make_error, usage_error
+from hyper_parallel.failures import naming_failures
 from hyper_parallel.layout import Layout
 from hyper_parallel.region import Region, local_of, raw_locals, running, wrap_results
 
@@ -116,6 +117,8 @@ def run_distributed_op(
 ) -> Any:
     """Answer a call with DTensors: infer, run on parts, wrap.
 
+    An error of one process is told to the others.
+
     Args:
         owner: what tells ``func`` from other functions of the same op, hashable.
         writes: places and names of the arguments that ``func`` writes. It gets copies of their
@@ -124,6 +127,18 @@ def run_distributed_op(
     Returns:
         The results; with ``writes`` a pair of these and the written copies.
     """
+    with naming_failures(op.op_name):
+        return _run(op, func, args, kwargs, owner, writes)
+
+
+def _run(
+    op: DistributedOp,
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    owner: Any,
+    writes: Sequence[int | str],
+) -> Any:
     mesh = mesh_of_call(op, args, kwargs)
     with raw_locals():
         split = op.preprocess(args, kwargs)

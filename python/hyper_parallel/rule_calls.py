@@ -11,6 +11,7 @@ from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh, Query_
 from hyper_parallel.distributed_op import RuleOp
 from hyper_parallel.errors import UnsupportedError, UsageError, make_error, usage_error
+from hyper_parallel.failures import naming_failures
 from hyper_parallel.op_calls import entered, inferred, mesh_of_call
 from hyper_parallel.plan_values import distribute_value
 from hyper_parallel.ranks import rank
@@ -46,7 +47,7 @@ def run_rule(
         parts[place] = value
     region = Region(mesh, joined=False)
     local, _ = entered(region, parts, {}, op)
-    with running(region):
+    with naming_failures(op.op_name), running(region):
         results = func(*local)
     values = list(results) if isinstance(results, (list, tuple)) else [results]
     if len(values) != len(plan.results):
