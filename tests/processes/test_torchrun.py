@@ -101,3 +101,9 @@ def test_an_error_of_the_user_on_one_process_is_named_on_all(which):
         (0, "CommError", f"[HP-C003] rank 1 failed in {where}: KeyError: 'lost'"),
         (1, "KeyError", "'lost'"),
     ]
+
+
+def test_torchs_dtensors_become_ours_and_back():
+    assert results(torchrun(4, HERE / "convert_program.py")) == [
+        (me, True, True, True, True, True, True) for me in range(4)
+    ]
