@@ -213,7 +213,8 @@ def verify(
     if example_inputs is not None:
         cases = [case_like(example_inputs), *(cases or [])]
     specs: dict[str, str] = dict(_torch.rule_rows())
-    names = list(specs) if ops is None else [ops] if isinstance(ops, (str, type)) else list(ops)
+    one_op = isinstance(ops, (str, type)) or not isinstance(ops, Iterable)
+    names = list(specs) if ops is None else [ops] if one_op else list(ops)
     functions = {} if ops is None else {op: function_named(op) for op in names}
     if table is None and cases is None:
         table = load_table()

@@ -19,6 +19,8 @@ from hyper_parallel._core import Layout_, Mesh
 from hyper_parallel.dfunction import DFunction
 from hyper_parallel.distributed_op import RuleOp, find_distributed_op
 from hyper_parallel.errors import UsageError, usage_error
+from hyper_parallel.layout import Layout
+from hyper_parallel.local_code import custom_shard
 from hyper_parallel.op_calls import mapped, tensors_of
 from hyper_parallel.ranks import rank, run_local
 
@@ -45,8 +47,15 @@ def function_named(op: Any) -> tuple[str, Callable[..., Any]] | None:
     if answer is None:
         return None
     functions = [each for each in _subclasses(DFunction) if each._op_name == op]
+    if len(functions) > 1:
+        raise usage_error(
+            "HP-V003",
+            f'verify: {len(functions)} functions have the _op_name "{op}"',
+            functions=", ".join(each.__qualname__ for each in functions),
+            hint="give the class in place of its name",
+        )
     if functions:
-        return op, functions[-1].apply
+        return op, functions[0].apply
     space, _, name = (op if "::" in op else f"aten::{op}").partition("::")
     name, _, overload = name.partition(".")
     packet = getattr(getattr(torch.ops, space), name, None)
@@ -186,13 +195,8 @@ def _step(
     results = func(*mapped(args, laid_out), **mapped(kwargs, laid_out))
     outs = tensors_of(results if isinstance(results, (list, tuple)) else [results])
     wanted = [o for o in outs if o.requires_grad]
-    if wanted:
-        generator = torch.Generator().manual_seed(1)
-        total = sum(
-            (o * torch.randn(o.shape, generator=generator, dtype=torch.float64)).sum().abs()
-            for o in wanted
-        )
-        torch.autograd.backward(total)
+    if wanted:  # no op but the checked one is called on DTensors: the program may have changed it
+        torch.autograd.backward(wanted, [_start(o, i) for i, o in enumerate(wanted)])
     return [_plain(o.detach()) for o in outs], [
         None if leaf.grad is None else _plain(leaf.grad) for leaf in leaves
     ]
@@ -200,17 +204,22 @@ def _step(
 
 def _spread(whole: torch.Tensor, layout: Layout_) -> torch.Tensor:
     """Make the sum pending, with other terms on each rank that cancel out."""
-    made = _torch.redistribute(whole, layout)
-    part = _torch.local(made)
-    mesh = layout.mesh
-    place = mesh.coordinate(rank()) or []
+    place = layout.mesh.coordinate(rank()) or []
+    sign = 1.0
     for axis, placement in enumerate(layout.placements):
-        if placement.is_partial() and mesh.sizes[axis] > 1:
-            sign = {0: 1.0, 1: -1.0}.get(place[axis], 0.0)
-            with torch.no_grad():
-                noise = torch.full_like(part, 3.0 * sign)
-            made = made + _torch.wrap(noise, layout, list(whole.shape))
-    return made
+        if placement.is_partial():
+            sign *= {0: 1.0, 1: -1.0}.get(place[axis], 0.0) if layout.mesh.sizes[axis] > 1 else 0.0
+    add = custom_shard(lambda part: part + 3.0 * sign, Layout._of(layout))
+    return add(_torch.redistribute(whole, layout))
+
+
+def _start(output: torch.Tensor, seed: int) -> torch.Tensor:
+    """Make the gradient that an output starts with."""
+    drawn = torch.randn(output.shape, generator=torch.Generator().manual_seed(seed))
+    drawn = drawn.to(output.dtype)
+    if not _torch.is_dtensor(output):
+        return drawn
+    return _torch.distribute_tensor(drawn, _torch.layout(output).reduced(), None)
 
 
 def _plain(t: torch.Tensor) -> torch.Tensor:
