@@ -30,6 +30,8 @@ std::string with_overload(const std::string& op) {
 // The row that serves a name that is no alias; empty if there is none.
 std::string row_name(std::string_view op) {
   if (find_row(op) != nullptr) return std::string(op);
+  std::string function = std::string(kFunctions) + std::string(op);
+  if (find_row(function) != nullptr) return function;
   if (find_alias(op) != nullptr) return {};
   std::string full(op);
   if (op.find("::") == std::string_view::npos) full = "aten::" + full;
@@ -66,7 +68,12 @@ bool is_known(std::string_view op) { return find_alias(op) != nullptr || !row_na
 std::vector<std::string> known_names() {
   std::vector<std::string> out = op_names();
   for (const Alias& alias : aliases()) out.emplace_back(alias.name);
+  for (std::string name : own_op_names()) {
+    if (name.starts_with(kFunctions)) name.erase(0, kFunctions.size());
+    out.push_back(std::move(name));
+  }
   std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 

@@ -8,7 +8,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/rules/infer.h"
 #include "hyper_parallel/rules/make.h"
 #include "hyper_parallel/rules/notation.h"
 #include "hyper_parallel/rules/state.h"
@@ -61,6 +63,14 @@ class OwnRows {
 
   void add(std::unique_ptr<Entry> entry) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    const auto before = current_.find(entry->op);
+    if (before != current_.end()) {
+      if (before->second->spec == entry->spec) return;
+      throw UsageError(Message("HP-S045", entry->op + " has another rule of the program's already")
+                           .fact("registered", before->second->spec)
+                           .fact("given", entry->spec)
+                           .hint("unregister_rule takes the first away"));
+    }
     all_.push_back(std::move(entry));
     const Entry* added = all_.back().get();
     current_[added->op] = added;
@@ -71,6 +81,14 @@ class OwnRows {
   bool remove(std::string_view op) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return current_.erase(std::string(op)) > 0;
+  }
+
+  std::vector<std::string> names() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::string> out;
+    for (const auto& [name, entry] : current_) out.push_back(name);
+    std::sort(out.begin(), out.end());
+    return out;
   }
 
  private:
@@ -293,6 +311,8 @@ void register_row(std::string_view op, std::string_view spec) {
 bool unregister_row(std::string_view op) { return own_rows().remove(op); }
 
 std::vector<std::string> op_names() { return Registry::instance().names(); }
+
+std::vector<std::string> own_op_names() { return own_rows().names(); }
 
 ConcreteRule concretize(const Row& row, const Call& call) {
   const Registry& registry = Registry::instance();

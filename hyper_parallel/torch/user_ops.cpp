@@ -6,6 +6,7 @@
 #include <set>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/rules/infer.h"
 #include "hyper_parallel/rules/rule.h"
 #include "hyper_parallel/torch/frame.h"
 
@@ -39,6 +40,10 @@ void check_op_exists(const std::string& op) {
 
 void register_rule(const std::string& op, const std::string& rule) {
   check_op_exists(op);
+  if (torch_layer::is_user_op(op)) {
+    throw UsageError(Message("HP-F033", op + " has a distributed op already, and gets a rule too")
+                         .hint("unregister_distributed_op takes the first away"));
+  }
   rules::register_row(op, rule);
   forget();
 }
@@ -73,6 +78,13 @@ void set_user_op_handler(UserOpHandler handler) {
 
 void set_user_op(const std::string& op, bool handled) {
   UserOps& ops = user_ops();
+  if (handled) {
+    for (const std::string& own : rules::own_op_names()) {
+      if (own.substr(0, own.find('.')) != op) continue;
+      throw UsageError(Message("HP-F033", own + " has a rule already, and gets a distributed op too")
+                           .hint("unregister_rule takes the first away"));
+    }
+  }
   {
     const std::lock_guard<std::mutex> lock(ops.mutex);
     if (handled ? !ops.names.insert(op).second : ops.names.erase(op) == 0) return;

@@ -11,7 +11,8 @@ namespace hyper_parallel {
 /// `register_rule("mylib::swiglu", "... f, ... f -> ... f")`. It takes the place of a built-in one.
 ///
 /// `op`: a name as in torch's schemas, with the overload if it has one ("aten::sum.dim_IntList").
-/// Throws UsageError: no such op, a rule that cannot be read; nothing has changed then.
+/// Throws UsageError: no such op, a rule that cannot be read, another rule or a distributed op of
+/// the program's for it; nothing has changed then.
 void register_rule(const std::string& op, const std::string& rule);
 
 /// Take the rule of `register_rule` away; the built-in one, if any, counts again. False: none was.
@@ -27,7 +28,8 @@ using UserOpHandler = std::function<void(Frame&)>;
 void set_user_op_handler(UserOpHandler handler);
 
 /// From now on (`handled`), or no longer, calls of `op` go to the handler. `op` is a name without
-/// overload ("aten::linear"): all overloads are meant.
+/// overload ("aten::linear"): all overloads are meant. Throws UsageError: the program registered a
+/// rule for it.
 void set_user_op(const std::string& op, bool handled);
 bool is_user_op(const std::string& name_with_overload);
 

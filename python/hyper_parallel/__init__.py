@@ -156,6 +156,7 @@ def _load() -> None:
     for module, names in _WITH_TORCH.items():
         found = import_module(f"{__name__}.{module}")
         globals().update({name: getattr(found, name) for name in names})
+    import_module(f"{__name__}.torch_ops")  # answers the dispatch
     import_module(f"{__name__}.op_files").load_at_import()
 
 

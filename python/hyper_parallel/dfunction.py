@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from hyper_parallel import _torch
-from hyper_parallel.distributed_op import find_distributed_op, registered_ops
+from hyper_parallel.distributed_op import RuleOp, find_distributed_op, registered_ops
 from hyper_parallel.errors import near_facts, usage_error
 from hyper_parallel.op_calls import run_distributed_op
+from hyper_parallel.rule_calls import run_rule
 
 __all__ = ["DFunction"]
 
@@ -45,6 +47,9 @@ class DFunction(torch.autograd.Function):
     ``backward`` get this rank's parts, and the layouts of results are those that the
     ``DistributedOp`` named ``_op_name`` infers. Gradients are in the dual layout: that of a
     replicated value is each rank's own contribution. Collectives by axis name work in both.
+
+    A rule for ``_op_name`` (``register_rule``) serves as well. It reads tensors as its operands and
+    other arguments as attributes, by the names that ``forward`` gives them.
 
     Raises:
         UsageError: no ``_op_name``, no distributed op of that name (near names are listed),
@@ -87,7 +92,19 @@ class DFunction(torch.autograd.Function):
                 **near_facts("registered", cls._op_name, registered_ops()),
                 hint=f'make a DistributedOp("{cls._op_name}") before the call',
             )
-        return run_distributed_op(op, plain, args, {})
+        if isinstance(op, RuleOp):
+            return run_rule(op, plain, args, cls._argument_names(len(args)))
+        owner = (cls, tuple(kwargs.items()))
+        return run_distributed_op(op, plain, args, {}, owner=owner)
+
+    @classmethod
+    def _argument_names(cls, count: int) -> list[str]:
+        """Name the arguments of ``apply`` as ``forward`` does; those that it gathers by place."""
+        parameters = list(inspect.signature(cls.forward).parameters.values())
+        if cls.setup_context is torch.autograd.Function.setup_context:
+            del parameters[0]  # ctx
+        names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        return [names[i] if i < len(names) else str(i) for i in range(count)]
 
 
 def _guarded(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hyper_parallel import _torch
-from hyper_parallel.errors import near_facts, usage_error
+from hyper_parallel.errors import UsageError, near_facts, usage_error
 from hyper_parallel.layout import Layout
 
 __all__ = [
@@ -35,7 +35,9 @@ class DistributedOp:
 
     The name is that of a ``DFunction``, of an op made with ``torch.library`` (``mylib::swiglu``),
     or of one of torch (``linear``, all its overloads), where it takes the place of the built-in
-    rule.
+    rule. With ``out=`` the results are copied there. An op in place (``mul_``) is another op, under
+    its own name: it runs on copies of the parts, and what it wrote goes into the argument, which
+    keeps its layout.
 
     There are three stages: ``preprocess`` splits a call into local arguments and what decides
     layouts; ``infer_layout`` gives the layouts of results, and refuses what it cannot do;
@@ -136,9 +138,13 @@ def register_distributed_op(op_name: str, op: DistributedOp) -> None:
             )
         _ops[op_name] = op
         _changed()
-    name = torch_name(op_name)
-    if name is not None:
-        _torch.set_user_op(name, True)
+        name = torch_name(op_name)
+        if name is not None:
+            try:
+                _torch.set_user_op(name, True)
+            except UsageError:
+                del _ops[op_name]
+                raise
 
 
 def _changed() -> None:
@@ -220,16 +226,24 @@ def register_rule(op: str, rule: str) -> None:
 
     Args:
         op: the name in torch's schema, with its overload if it has one: ``aten::sum.dim_IntList``.
-            Or the ``_op_name`` of a ``DFunction``; its tensors by place are the operands.
+            Or the ``_op_name`` of a ``DFunction``: tensors and lists of tensors by place are the
+            operands, other arguments the attributes, by the names of ``forward``.
 
     Raises:
-        UsageError: torch has no such op, the rule cannot be read, a ``DistributedOp`` of that name.
+        UsageError: torch has no such op, the rule cannot be read, another rule of the program's or
+            a ``DistributedOp`` of that name.
     """
     if "::" in op or torch_name(op) is not None:
         _torch.register_rule(op, rule)
         return
-    _torch.register_row(_ROW + op, rule)
-    RuleOp(op)
+    fresh = find_distributed_op(op) is None
+    made = RuleOp(op)  # refuses a DistributedOp of that name
+    try:
+        _torch.register_row(made.row, rule)
+    except UsageError:
+        if fresh:
+            unregister_distributed_op(op)
+        raise
 
 
 def unregister_rule(op: str) -> bool:

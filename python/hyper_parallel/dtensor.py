@@ -125,7 +125,12 @@ class DTensor(torch.Tensor):
         return _torch.full_tensor(self, layout)
 
     def redistribute(
-        self, device_mesh: Any = None, placements: Any = None, *, layout: Any = None
+        self,
+        device_mesh: Any = None,
+        placements: Any = None,
+        *,
+        layout: Any = None,
+        async_op: bool = False,
     ) -> DTensor:
         """Move to another layout with the cheapest known plan; the value is kept.
 
@@ -139,6 +144,7 @@ class DTensor(torch.Tensor):
             device_mesh: its own by default. A ``Layout`` may stand here alone.
             placements: one an axis; or names for each dim, such as ``("dp", "None")``.
             layout: instead of the two.
+            async_op: taken for the sake of torch's signature; the result is used when it is there.
 
         Returns:
             A tensor of the same global shape; itself if nothing changes.

@@ -13,6 +13,7 @@ from torch import nn
 from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh
 from hyper_parallel.errors import UsageTypeError, make_error, usage_error
+from hyper_parallel.failures import naming_failures
 from hyper_parallel.layout import Layout, is_layout_spec, resolve_layout
 from hyper_parallel.mesh import as_mesh
 from hyper_parallel.plan_values import check_spec, meshes_of
@@ -159,11 +160,12 @@ def _wrapped(
         region = Region(mesh or found)
         taker = _Inputs(region, move, name)
         args, kwargs = taker.take(signature, args, kwargs, inputs)
-        with running(region):
-            results = func(*args, **kwargs)
-        giver = _Outputs(region, name)
-        shown = giver.collect(results, outputs, "result")
-        return giver.fill(shown, giver.wrapped())
+        with naming_failures(f"custom_shard: {name}"):
+            with running(region):
+                results = func(*args, **kwargs)
+            giver = _Outputs(region, name)
+            shown = giver.collect(results, outputs, "result")
+            return giver.fill(shown, giver.wrapped())
 
     return sharded
 

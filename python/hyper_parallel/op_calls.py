@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
@@ -13,14 +14,11 @@ from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh
 from hyper_parallel.distributed_op import (
     DistributedOp,
-    RuleOp,
-    find_distributed_op,
     registry_generation,
 )
 from hyper_parallel.errors import UnsupportedError, make_error, usage_error
+from hyper_parallel.failures import naming_failures
 from hyper_parallel.layout import Layout
-from hyper_parallel.plan_values import distribute_value
-from hyper_parallel.ranks import rank
 from hyper_parallel.region import Region, local_of, raw_locals, running, wrap_results
 
 __all__ = ["layout_cache_clear", "layout_cache_info"]
@@ -86,7 +84,7 @@ def _key(value: Any) -> Any:
     return (type(value), value)
 
 
-def _inferred(op: DistributedOp, values: Any, infer: Callable[[], Any]) -> Any:
+def inferred(op: DistributedOp, values: Any, infer: Callable[[], Any]) -> Any:
     cache = _cache()
     try:
         key = (_key(values), torch.is_grad_enabled())
@@ -109,16 +107,43 @@ def _inferred(op: DistributedOp, values: Any, infer: Callable[[], Any]) -> Any:
 
 
 def run_distributed_op(
-    op: DistributedOp, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    op: DistributedOp,
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    owner: Any,
+    writes: Sequence[int | str] = (),
 ) -> Any:
-    """Answer a call with DTensors: infer, run on parts, wrap."""
-    mesh = _mesh_of_call(op, args, kwargs)
-    if isinstance(op, RuleOp):
-        return _run_rule(op, func, args, mesh)
+    """Answer a call with DTensors: infer, run on parts, wrap.
+
+    An error of one process is told to the others.
+
+    Args:
+        owner: what tells ``func`` from other functions of the same op, hashable.
+        writes: places and names of the arguments that ``func`` writes. It gets copies of their
+            parts.
+
+    Returns:
+        The results; with ``writes`` a pair of these and the written copies.
+    """
+    with naming_failures(op.op_name):
+        return _run(op, func, args, kwargs, owner, writes)
+
+
+def _run(
+    op: DistributedOp,
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    owner: Any,
+    writes: Sequence[int | str],
+) -> Any:
+    mesh = mesh_of_call(op, args, kwargs)
     with raw_locals():
         split = op.preprocess(args, kwargs)
     if split is None:
-        local_args, local_kwargs, infer = _older_form(op, func, args, kwargs, mesh)
+        local_args, local_kwargs, infer = _older_form(op, func, args, kwargs, mesh, owner)
         layouts, impl, replaced = infer()
         local_args = _replaced(local_args, replaced)
     else:
@@ -129,54 +154,40 @@ def run_distributed_op(
                 given=type(split).__name__,
             )
         local_args, local_kwargs, values = split
-        plain = {id(t) for t in _tensors((args, kwargs)) if not _torch.is_dtensor(t)}
+        plain = {id(t) for t in tensors_of((args, kwargs)) if not _torch.is_dtensor(t)}
         take = lambda t: local_of(t, mesh) if id(t) in plain else t  # noqa: E731
-        local_args, local_kwargs = _mapped(tuple(local_args), take), _mapped(local_kwargs, take)
-        layouts, impl = _inferred(op, values, lambda: _newer_form(op, func, values))
+        local_args, local_kwargs = mapped(tuple(local_args), take), mapped(local_kwargs, take)
+        layouts, impl = inferred(op, (owner, values), lambda: _newer_form(op, func, values))
     region = Region(mesh, joined=False)
-    local_args, local_kwargs = _entered(region, local_args, local_kwargs, op)
+    local_args, local_kwargs = entered(region, local_args, local_kwargs, op)
+    copies = [_copy_of_written(op, local_args, local_kwargs, place) for place in writes]
+    local_args = tuple(
+        copies[writes.index(i)] if i in writes else value for i, value in enumerate(local_args)
+    )
+    local_kwargs.update({k: copies[writes.index(k)] for k in local_kwargs if k in writes})
     with running(region):
         results = (impl or func)(*local_args, **local_kwargs)
-    return _wrapped(op, region, results, layouts)
+    if not writes:
+        return wrapped(op, region, results, layouts)
+    return wrapped(op, region, results, layouts), copies
 
 
-def _run_rule(op: RuleOp, func: Callable[..., Any], args: tuple[Any, ...], mesh: Mesh) -> Any:
-    """Answer a call by the op's rule: move inputs, run on parts, wrap."""
-    tensors = [value for value in args if isinstance(value, torch.Tensor)]
-    key = [(_torch.layout(t) if _torch.is_dtensor(t) else None, tuple(t.shape)) for t in tensors]
-    wanted, layouts, sizes = _inferred(op, key, lambda: _torch.infer_row(op.row, tensors))
-    moved = iter([distribute_value(t, layout) for t, layout in zip(tensors, wanted, strict=True)])
-    parts = tuple(
-        local_of(next(moved), mesh) if isinstance(value, torch.Tensor) else value for value in args
-    )
-    region = Region(mesh, joined=False)
-    parts, _ = _entered(region, parts, {}, op)
-    with running(region):
-        results = func(*parts)
-    values = list(results) if isinstance(results, (list, tuple)) else [results]
-    if len(values) != len(layouts):
+def _copy_of_written(
+    op: DistributedOp, args: tuple[Any, ...], kwargs: dict[str, Any], place: int | str
+) -> torch.Tensor:
+    value = kwargs.get(place) if isinstance(place, str) else dict(enumerate(args)).get(place)
+    if not isinstance(value, torch.Tensor):
         raise usage_error(
-            "HP-F034", f"{op.op_name}: {len(values)} results, the rule has {len(layouts)}"
+            "HP-F042",
+            f"{op.op_name}: argument {place} is written, and preprocess left no tensor there",
+            hint="local arguments that are written keep their places",
         )
-    made: list[Any] = []
-    for i, (part, layout, size) in enumerate(
-        zip(region.leave(values), layouts, sizes, strict=True)
-    ):
-        want = layout.local_shape(size, mesh.coordinate(rank()) or [])
-        if want != list(part.shape):
-            raise usage_error(
-                "HP-F041",
-                f"{op.op_name}: result {i} does not have the shape that the rule says",
-                shape=list(part.shape),
-                wanted=want,
-            )
-        made.append(_torch.wrap(part, layout, size))
-    return type(results)(made) if isinstance(results, (list, tuple)) else made[0]
+    return value.clone()
 
 
-def _mesh_of_call(op: DistributedOp, args: Any, kwargs: Any) -> Mesh:
+def mesh_of_call(op: DistributedOp, args: Any, kwargs: Any) -> Mesh:
     meshes = dict.fromkeys(
-        _torch.layout(t).mesh for t in _tensors((args, kwargs)) if _torch.is_dtensor(t)
+        _torch.layout(t).mesh for t in tensors_of((args, kwargs)) if _torch.is_dtensor(t)
     )
     if len(meshes) != 1:
         raise usage_error(
@@ -187,13 +198,13 @@ def _mesh_of_call(op: DistributedOp, args: Any, kwargs: Any) -> Mesh:
     return next(iter(meshes))
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tensors_of(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return [t for each in value for t in _tensors(each)]
+        return [t for each in value for t in tensors_of(each)]
     return []
 
 
@@ -210,7 +221,12 @@ def _newer_form(op: DistributedOp, func: Any, values: Any) -> tuple[Any, Any]:
 
 
 def _older_form(
-    op: DistributedOp, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mesh: Mesh
+    op: DistributedOp,
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    mesh: Mesh,
+    owner: Any,
 ) -> tuple[Any, Any, Callable[[], Any]]:
     flat: list[Any] = []
     for value in [*args, *kwargs.values()]:
@@ -240,7 +256,7 @@ def _older_form(
         one = len(inspect.signature(op.infer_layout).parameters) == 1
         result = op.infer_layout([*layouts, *extra]) if one else op.infer_layout(layouts, extra)
         replaced: tuple[Any, ...] = ()
-        inferred = result
+        given = result
         if op.suffix == "Reshape":
             result, shape = result
             replaced = (shape,)
@@ -250,14 +266,14 @@ def _older_form(
         elif _is_pair(result):
             result = result[0]
         made = _layouts_of(op, result if isinstance(result, (list, tuple)) else (result,))
-        shown = inferred if op.suffix in ("Reshape", "Slice") else result
+        shown = given if op.suffix in ("Reshape", "Slice") else result
         return made, op.get_expand_impl(func, shown, layouts, extra), replaced
 
-    values = (layouts, [_shown(each) for each in extra], names, len(args))
-    take = lambda value: _local(value, mesh)  # noqa: E731
-    local_args = tuple(_mapped(value, take) for value in args)
-    local_kwargs = {k: _mapped(v, take) for k, v in kwargs.items()}
-    return local_args, local_kwargs, lambda: _inferred(op, values, infer)
+    values = (owner, layouts, [_shown(each) for each in extra], names, len(args))
+    take = functools.partial(local_of, mesh=mesh)
+    local_args = tuple(mapped(value, take) for value in args)
+    local_kwargs = {k: mapped(v, take) for k, v in kwargs.items()}
+    return local_args, local_kwargs, lambda: inferred(op, values, infer)
 
 
 def _is_pair(result: Any) -> bool:
@@ -283,22 +299,18 @@ def _replaced(args: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]
     return (args[0], *values, *args[1 + len(values) :]) if values else args
 
 
-def _mapped(value: Any, take: Callable[[torch.Tensor], Any]) -> Any:
+def mapped(value: Any, take: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(value, torch.Tensor):
         return take(value)
     if isinstance(value, (list, tuple)):
-        made = [_mapped(each, take) for each in value]
+        made = [mapped(each, take) for each in value]
         return value._make(made) if hasattr(value, "_make") else type(value)(made)
     if isinstance(value, dict):
-        return {k: _mapped(v, take) for k, v in value.items()}
+        return {k: mapped(v, take) for k, v in value.items()}
     return value
 
 
-def _local(value: torch.Tensor, mesh: Mesh) -> torch.Tensor:
-    return local_of(value, mesh)
-
-
-def _entered(
+def entered(
     region: Region, args: Sequence[Any], kwargs: dict[str, Any], op: DistributedOp
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Check that all is local, and take it into the region."""
@@ -319,14 +331,14 @@ def _entered(
         pass
 
     def place(value: Any) -> Any:
-        return _mapped(value, lambda t: Place(note(t)))
+        return mapped(value, lambda t: Place(note(t)))
 
     made = [place(value) for value in args], {k: place(v) for k, v in dict(kwargs).items()}
-    entered = region.enter(locals)
+    values = region.enter(locals)
 
     def fill(value: Any) -> Any:
         if isinstance(value, Place):
-            return entered[value]
+            return values[value]
         if isinstance(value, (list, tuple)):
             items = [fill(each) for each in value]
             return value._make(items) if hasattr(value, "_make") else type(value)(items)
@@ -346,7 +358,7 @@ def _layouts_of(op: DistributedOp, layouts: Sequence[Any]) -> tuple[Layout | Non
     return tuple(Layout._of(each) if isinstance(each, Layout_) else each for each in layouts)
 
 
-def _wrapped(
+def wrapped(
     op: DistributedOp, region: Region, results: Any, layouts: tuple[Layout | None, ...]
 ) -> Any:
     several = isinstance(results, (list, tuple))
@@ -385,25 +397,3 @@ def check_gradient(op: DistributedOp, part: torch.Tensor, layout: Layout | None)
             layout=layout,
             hint="detach() the inputs",
         )
-
-
-def _answer(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an op of torch that has a distributed op: called by the dispatch."""
-    space, _, base = name.partition("::")
-    op = find_distributed_op(name)
-    if op is None and space == "aten":
-        op = find_distributed_op(base)
-    func = getattr(getattr(getattr(torch.ops, space), base), overload or "default")
-    if op is None:  # taken away by another thread just now
-        raise usage_error("HP-F020", f'no distributed op is registered for "{name}"')
-    if func._schema.is_mutable:
-        raise make_error(
-            UnsupportedError,
-            "HP-F039",
-            f"{name} writes its arguments; distributed ops do not",
-            hint=f"register for the functional op, or unregister_distributed_op({op.op_name!r})",
-        )
-    return run_distributed_op(op, func, args, kwargs)
-
-
-_torch.set_user_op_handler(_answer)

@@ -3,6 +3,7 @@
     verify("aten::mm")                          # one op, with its cases from the table
     verify()                                    # every row
     verify("my::op", (x, y))                    # a rule of your own, with arguments like these
+    verify(MyFunction, (x, y))                  # a DFunction, by its rule or its DistributedOp
 
 A strategy is run rank by rank on real tensors; results are joined as their layouts say and compared
 with the unsplit op, and so are gradients. On the command line: ``python -m hyper_parallel verify``.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import multiprocessing
 import os
 import sys
@@ -23,7 +25,10 @@ from typing import Any
 import torch
 
 from hyper_parallel import _torch
+from hyper_parallel.distributed_op import find_distributed_op
+from hyper_parallel.errors import usage_error
 from hyper_parallel.verify_cases import Case, Table, case_like, in_place_name, load_table, schema_of
+from hyper_parallel.verify_functions import function_named, verify_function
 
 __all__ = ["Report", "verify", "verify_all"]
 
@@ -167,7 +172,7 @@ def _seeds(op: str, one: Case, seed: int) -> int:
 
 
 def verify(
-    ops: str | Iterable[str] | None = None,
+    ops: str | type | Iterable[str | type] | None = None,
     example_inputs: Any = None,
     *,
     cases: Sequence[Case] | None = None,
@@ -185,7 +190,10 @@ def verify(
     """Check rules by running them. ``verify_all`` does so on all cores.
 
     Args:
-        ops: an op with its overload, several, or None for every row.
+        ops: an op with its overload, a ``DFunction`` or its name, several of these, or None for
+            every row. What a ``DistributedOp`` or the rule of a ``DFunction`` answers is called on
+            DTensors in many layouts, and needs ``example_inputs``; missing strategies are not
+            looked for.
         example_inputs: the arguments of a call by place; values are drawn anew, floating-point ones
             as f64. They stand in place of the table.
         cases: calls to check instead of those of the table.
@@ -205,13 +213,21 @@ def verify(
     if example_inputs is not None:
         cases = [case_like(example_inputs), *(cases or [])]
     specs: dict[str, str] = dict(_torch.rule_rows())
-    names = list(specs) if ops is None else [ops] if isinstance(ops, str) else list(ops)
+    one_op = isinstance(ops, (str, type)) or not isinstance(ops, Iterable)
+    names = list(specs) if ops is None else [ops] if one_op else list(ops)
+    functions = {} if ops is None else {op: function_named(op) for op in names}
     if table is None and cases is None:
         table = load_table()
     report = Report()
     packed: list[dict[str, Any]] = []
     owners: list[str] = []
     for op in names:
+        if functions.get(op) is not None:
+            name, func = functions[op]
+            report.ops[name] = _verify_function(
+                name, func, cases, meshes, seed, options.get("most_layouts", 64)
+            )
+            continue
         spec = rule or specs.get(op) or _torch.find_rule(op) or ""
         entry = report.ops[op] = OpReport(op, spec)
         mine = list(cases) if cases is not None else table.cases(op, spec)
@@ -260,6 +276,33 @@ def verify(
                 (owner.missing if f["kind"] == "missing" else owner.wrong).append(finding)
     report.seconds = time.monotonic() - start
     return report
+
+
+def _verify_function(
+    name: str,
+    func: Callable[..., Any],
+    cases: Sequence[Case] | None,
+    meshes: Sequence[Sequence[int]],
+    seed: int,
+    most: int,
+) -> OpReport:
+    if not cases:
+        raise usage_error(
+            "HP-V003", f"verify: {name} has no cases", hint=f"verify({name!r}, example_inputs)"
+        )
+    entry = OpReport(name, type(find_distributed_op(name)).__name__, cases=len(cases))
+    for one, sizes in itertools.product(cases, meshes):
+
+        def found(kind: str, layouts: str, detail: str, one: Case = one, at: Any = sizes) -> None:
+            entry.wrong.append(
+                Finding(name, one.label(), _mesh_text(tuple(at)), kind, layouts, detail)
+            )
+
+        counts = verify_function(name, func, one.draw, sizes, seed, most, found)
+        for field in ("dispatched", "backward", "refused"):
+            setattr(entry, field, getattr(entry, field) + counts[field])
+        entry.error = max(entry.error, counts["error"])
+    return entry
 
 
 def verify_all(

@@ -90,3 +90,20 @@ def test_the_example_runs_under_torchrun(tmp_path):
 def test_torchs_styles_and_ours_side_by_side():
     found = results(torchrun(2, HERE / "style_program.py"))
     assert found == [(me, True, True, True, True, True) for me in range(2)]
+
+
+@pytest.mark.parametrize("which", ["custom_shard", "result", "rule", "function", "op"])
+def test_an_error_of_the_user_on_one_process_is_named_on_all(which):
+    found = results(torchrun(2, HERE / "failing_program.py", which))
+    named = {"custom_shard": "custom_shard: fail", "result": "custom_shard: <lambda>", "op": "exp"}
+    where = named.get(which, "Fails")
+    assert found == [
+        (0, "CommError", f"[HP-C003] rank 1 failed in {where}: KeyError: 'lost'"),
+        (1, "KeyError", "'lost'"),
+    ]
+
+
+def test_torchs_dtensors_become_ours_and_back():
+    assert results(torchrun(4, HERE / "convert_program.py")) == [
+        (me, True, True, True, True, True, True) for me in range(4)
+    ]

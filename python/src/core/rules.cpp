@@ -85,6 +85,7 @@ py::dict to_dict(const rules::Inference& made) {
   out["changes"] = changes_of(made.changes);
   out["handler"] = made.handler;
   out["bytes"] = made.bytes;
+  out["random"] = made.random;
   py::list rewrites;
   for (const rules::Rewrite& r : made.rewrites) {
     rewrites.append(py::make_tuple(r.argument, kind_of(r), r.tensor, r.dim));

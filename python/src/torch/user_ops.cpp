@@ -59,38 +59,6 @@ void put_results(Frame& f, const py::object& out) {
   }
 }
 
-// What the row of a function that torch does not know asks of its tensors, and gives.
-py::tuple infer_row(const std::string& name, const std::vector<at::Tensor>& tensors) {
-  const rules::Row* row = rules::find_row(name);
-  check_internal(row != nullptr, name + " has no row");
-  rules::Call call;
-  call.op = name;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    rules::Operand operand;
-    operand.name = std::to_string(i);
-    operand.meta = torch_layer::meta_of(tensors[i]);
-    if (torch_layer::is_dtensor(tensors[i])) {
-      operand.layout = torch_layer::impl_of(tensors[i])->layout();
-      if (call.mesh == nullptr) call.mesh = operand.layout->mesh();
-    }
-    call.inputs.push_back(std::move(operand));
-    call.list_lengths.push_back(-1);
-  }
-  const rules::Inference found = rules::infer_forward(rules::concretize(*row, call), call);
-  if (!found.handler.empty() || !found.rewrites.empty() || found.random) {
-    throw UnsupportedError(
-        Message("HP-F040", name + ": the rule needs more than the function itself")
-            .fact("rule", row->spec)
-            .hint("handlers, attributes and random draws are for ops of torch"));
-  }
-  const auto list = [](const std::vector<const Layout*>& layouts) {
-    py::list out;
-    for (const Layout* l : layouts) out.append(py::cast(l, py::return_value_policy::reference));
-    return out;
-  };
-  return py::make_tuple(list(found.inputs), list(found.outputs), found.output_sizes);
-}
-
 }  // namespace
 
 void init_user_ops(py::module_& m) {
@@ -98,7 +66,6 @@ void init_user_ops(py::module_& m) {
   m.def("unregister_rule", &unregister_rule, py::arg("op"));
   m.def("register_row", &rules::register_row, py::arg("name"), py::arg("rule"));
   m.def("unregister_row", &rules::unregister_row, py::arg("name"));
-  m.def("infer_row", &infer_row, py::arg("name"), py::arg("tensors"));
   m.def("set_user_op", &torch_layer::set_user_op, py::arg("op"), py::arg("handled"));
   m.def(
       "set_user_op_handler",
