@@ -44,9 +44,10 @@ std::vector<int> spread_image(ConcreteRule& rule, const Call& call, std::size_t 
 }
 
 // Dim `d` of the result `out`, which reads `factor` of the first operand through `window`. What is
-// not `sound` stays whole: the op itself shall say what is wrong with it.
+// not `sound` stays whole: the op itself shall say what is wrong with it. `handled`: the op does
+// not work on a piece as it is, though index o may read index o alone.
 void put_space(ConcreteRule& rule, TensorMap& out, std::size_t d, int factor, Window window,
-               bool sound = true) {
+               bool sound = true, bool handled = false) {
   window.operand = rule.inputs[0].sizes[d];
   window.result = out.sizes[d];
   if (factor < 0) return;
@@ -54,7 +55,7 @@ void put_space(ConcreteRule& rule, TensorMap& out, std::size_t d, int factor, Wi
            window.dilation > 0 && window.padding >= 0;
   if (!sound) return block(rule, factor);
   put(out, d, factor);
-  if (window.is_identity()) return;
+  if (window.is_identity() && !handled) return;
   Factor& f = rule.factors[static_cast<std::size_t>(factor)];
   f.size = std::min(window.operand, window.result);
   f.plain = true;
@@ -182,7 +183,7 @@ ConcreteRule build_convolution(const Call& call, Words words) {
     if (same) window.padding = (window.extent() - 1) / 2;
     const std::int64_t room = same ? input[d] - 1 : input[d] + 2 * padding[i] - window.extent();
     out.sizes[d] = count_windows(room, stride[i]);
-    put_space(rule, out, d, factors[d], window);
+    put_space(rule, out, d, factors[d], window, !same || stride[i] == 1);
   }
   set_linear(rule, call, co);
   rule.outputs.push_back(std::move(out));
@@ -214,9 +215,10 @@ ConcreteRule build_pool(const Call& call, Words words) {
     // The last window must start inside the input or the left padding.
     if (ceil && (n - 1) * stride[i] >= size + padding[i]) --n;
     out.sizes[lead + i] = n;
-    // Averages of integers are cut to integers, so the handler cannot scale them.
+    // torch refuses wider padding. Averages of integers are cut to integers, so the handler cannot
+    // scale them.
     const bool sound =
-        2 * padding[i] <= window.extent() && !(average && is_integral(call.inputs[0].meta.dtype));
+        2 * padding[i] <= kernel[i] && !(average && is_integral(call.inputs[0].meta.dtype));
     put_space(rule, out, lead + i, factors[lead + i], window, sound);
   }
   rule.inputs[0].linear = average;
@@ -226,19 +228,26 @@ ConcreteRule build_pool(const Call& call, Words words) {
 }
 
 // resample N: attribute output_size for N spatial dims. Each result element is a weighted sum.
-// `max`: is a maximum, and the second result tells where it was.
+// `adaptive`: of windows side by side. `max`: is a maximum, and the second result tells where it
+// was.
 ConcreteRule build_resample(const Call& call, Words words) {
   check_count(call, 1, 2);
   const auto count = static_cast<std::size_t>(words[0].front() - '0');
   ConcreteRule rule = start(call);
   std::vector<int> lead = spread_image(rule, call, count);
-  for (std::size_t d = lead.size() - count; d < lead.size(); ++d) block(rule, lead[d]);
+  const std::vector<int> space(lead.end() - static_cast<std::ptrdiff_t>(count), lead.end());
   lead.resize(lead.size() - count);
   TensorMap out = whole(call.inputs[0].meta.sizes);
   for (std::size_t d = 0; d < lead.size(); ++d) put(out, d, lead[d]);
   const auto size = spatial(call, "output_size", count, 1);
   for (std::size_t i = 0; i < count; ++i) {
-    if (size[i] >= 0) out.sizes[lead.size() + i] = size[i];  // None: as it is
+    const std::size_t d = lead.size() + i;
+    const std::int64_t before = out.sizes[d];
+    if (size[i] >= 0) out.sizes[d] = size[i];  // None: as it is
+    // Windows of one length side by side. Of others a piece would need its own lengths.
+    const std::int64_t each = out.sizes[d] > 0 ? before / out.sizes[d] : 0;
+    const bool even = has_word(words, "adaptive") && each * out.sizes[d] == before;
+    put_space(rule, out, d, space[i], {.kernel = each, .stride = each}, even, true);
   }
   rule.inputs[0].linear = !has_word(words, "max");
   // Random windows are drawn for each plane; places of maxima came from a pooling.
@@ -374,17 +383,17 @@ constexpr Group kGroups[] = {
     {"pool 3", "avg_pool3d max_pool3d"},
     {"pool 2 indices", "max_pool2d_with_indices"},
     {"pool 3 indices", "max_pool3d_with_indices"},
-    {"resample 1",
-     "_upsample_nearest_exact1d adaptive_avg_pool1d upsample_linear1d upsample_nearest1d"},
+    {"resample 1", "_upsample_nearest_exact1d upsample_linear1d upsample_nearest1d"},
+    {"resample 1 adaptive", "adaptive_avg_pool1d"},
     {"resample 2",
-     "_adaptive_avg_pool2d _upsample_bicubic2d_aa _upsample_bilinear2d_aa "
-     "_upsample_nearest_exact2d adaptive_avg_pool2d max_unpool2d upsample_bicubic2d "
-     "upsample_bilinear2d upsample_nearest2d"},
+     "_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact2d max_unpool2d "
+     "upsample_bicubic2d upsample_bilinear2d upsample_nearest2d"},
+    {"resample 2 adaptive", "_adaptive_avg_pool2d adaptive_avg_pool2d"},
+    {"resample 2 adaptive max", "adaptive_max_pool2d"},
     {"resample 3",
-     "_upsample_nearest_exact3d adaptive_avg_pool3d max_unpool3d upsample_nearest3d "
-     "upsample_trilinear3d"},
-    {"resample 2 max", "adaptive_max_pool2d"},
-    {"resample 3 max", "adaptive_max_pool3d"},
+     "_upsample_nearest_exact3d max_unpool3d upsample_nearest3d upsample_trilinear3d"},
+    {"resample 3 adaptive", "adaptive_avg_pool3d"},
+    {"resample 3 adaptive max", "adaptive_max_pool3d"},
     {"resample 2 max samples", "fractional_max_pool2d"},
     {"resample 3 max samples", "fractional_max_pool3d"},
 };

@@ -7,9 +7,10 @@ namespace {
 
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-Interval clamp(Interval i, std::int64_t size) {
-  const std::int64_t begin = std::clamp<std::int64_t>(i.begin, 0, size);
-  return {begin, std::clamp(i.end, begin, size)};
+// What of `read` the operand has, or an empty part of the block.
+Interval part_inside(Interval read, Interval block, std::int64_t size) {
+  const Interval out = {std::max<std::int64_t>(read.begin, 0), std::min(read.end, size)};
+  return out.size() > 0 ? out : Interval{block.begin, block.begin};
 }
 
 }  // namespace
@@ -24,7 +25,7 @@ WindowRows rows_for(const Window& w, Interval piece) {
   if (!w.transposed) {
     const Interval block = {piece.begin * w.stride - w.padding,
                             last * w.stride - w.padding + w.extent()};
-    return {.block = block, .inside = clamp(block, w.operand)};
+    return {.block = block, .inside = part_inside(block, block, w.operand)};
   }
   // Index o is written from i where i * stride is in [o + padding - extent + 1, o + padding].
   const std::int64_t reach = w.extent() - 1;
@@ -36,7 +37,7 @@ WindowRows rows_for(const Window& w, Interval piece) {
       std::min(read.begin, floor_div(piece.begin + w.padding, w.stride)),
       std::max(read.end, floor_div(last + w.padding - reach + w.stride - 1, w.stride) + 1)};
   return {.block = block,
-          .inside = clamp(read.size() > 0 ? read : Interval{block.begin, block.begin}, w.operand),
+          .inside = part_inside(read, block, w.operand),
           .skip = piece.begin - (block.begin * w.stride - w.padding)};
 }
 

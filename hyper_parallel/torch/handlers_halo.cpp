@@ -182,29 +182,53 @@ at::Tensor global_places(at::Tensor place, const at::Tensor& x, const std::vecto
   return out;
 }
 
+// Leave the own results, with places in the global tensor. `x`: what the op was run on.
+void finish_pool(HandlerCall& c, const at::Tensor& x, const std::vector<Cut>& cuts,
+                 std::size_t first) {
+  const at::Tensor y = own_results(c.result(), cuts);
+  if (c.returns() == 1) return c.finish({y});
+  const at::Tensor places = own_results(c.result(1), cuts);
+  c.finish({y, global_places(places, x, cuts, c.sizes("self"), first)});
+}
+
 void maximum(HandlerCall& c, std::size_t count) {
   const std::size_t first = c.sizes("self").size() - count;
   const std::vector<Cut> cuts = cuts_of(c, "self", false);
   at::Tensor x = c.tensor("self");
   for (const Cut& cut : cuts) x = fetch(cut.halo, x);
   for (const Cut& cut : cuts) x = with_repeats(cut, x);
-  const Shape sizes = c.sizes("self");
   c.set("self", x);
   clear(c, "padding", cuts, first, count);
   c.call();
-  const at::Tensor y = own_results(c.result(), cuts);
-  if (c.returns() == 1) return c.finish({y});
-  const at::Tensor places = own_results(c.result(1), cuts);
-  c.finish({y, global_places(places, x, cuts, sizes, first)});
+  finish_pool(c, x, cuts, first);
+}
+
+// Windows of one length, side by side: as many as the own piece of the result has.
+void adaptive(HandlerCall& c, std::size_t count) {
+  const std::size_t first = c.sizes("self").size() - count;
+  std::vector<std::int64_t> sizes = c.integers("output_size");
+  sizes.resize(count, sizes.front());
+  const std::vector<Cut> cuts = cuts_of(c, "self", false);
+  at::Tensor x = c.tensor("self");
+  for (const Cut& cut : cuts) {
+    x = fetch(cut.halo, x);
+    sizes[cut.dim() - first] = std::max<std::int64_t>(cut.halo->piece.size(), 1);
+  }
+  c.set("self", x);
+  c.set("output_size", sizes);
+  c.call();
+  finish_pool(c, x, cuts, first);
 }
 
 }  // namespace
 
 void halo(HandlerCall& c) {
   const std::string_view name = c.op_name();
-  if (name.starts_with("aten::avg_pool")) return average(c, name[14] - '0');
-  if (name.starts_with("aten::max_pool")) return maximum(c, name[14] - '0');
-  convolve(c);
+  const std::size_t pool = name.find("pool");
+  if (pool == std::string_view::npos) return convolve(c);
+  const auto count = static_cast<std::size_t>(name[pool + 4] - '0');
+  if (name.find("adaptive") != std::string_view::npos) return adaptive(c, count);
+  name.find("avg") != std::string_view::npos ? average(c, count) : maximum(c, count);
 }
 
 }  // namespace hyper_parallel::torch_layer::handlers

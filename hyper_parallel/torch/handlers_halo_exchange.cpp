@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
@@ -77,7 +78,7 @@ at::Tensor trade(const Halo& h, const at::Tensor& x, const std::vector<std::int6
 at::Tensor with_rows(const at::Tensor& like, int dim, std::int64_t rows) {
   auto shape = like.sizes().vec();
   shape[static_cast<std::size_t>(dim)] = rows;
-  return at::zeros(shape, like.options());
+  return at::empty(shape, like.options(), like.suggest_memory_format()).zero_();
 }
 
 at::Tensor gather_rows(const Halo& h, const at::Tensor& x) {

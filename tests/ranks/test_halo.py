@@ -131,9 +131,7 @@ def test_some_ranks_have_nothing(size, stride):
     """Of the input, of the result, or of both; whichever way is chosen."""
     operands = values([(2, 3, size, 4), (2, 3, 3, 3), (2,)])
     for ranks in LINES:
-        compare(
-            conv2d(stride=stride, padding=1), operands, cut_first(operands, (2,)), LINES[ranks]
-        )
+        compare(conv2d(stride=stride, padding=1), operands, cut_first(operands, (2,)), LINES[ranks])
     compare(conv2d(stride=stride, padding=1), operands, cut_first(operands, (2, 3)), GRID)
 
 
@@ -161,29 +159,6 @@ def test_twice_differentiable():
     for cut, mesh in (((2,), LINES[3]), ((2, 3), GRID)):
         cuts = cut_first(operands, cut)
         fetched(conv2d(stride=2, padding=1), operands, cuts, mesh, create_graph=True)
-
-
-def test_forward_mode():
-    x, w = values([(2, 3, 11), (4, 3, 3)])
-    t = tensor(2, 3, 11, seed=7)
-    _, expected = torch.func.jvp(lambda x: F.conv1d(x, w, padding=1), (x,), (t,))
-
-    def on_rank():
-        from torch.autograd import forward_ad
-
-        mesh = init_device_mesh("cpu", (3,), mesh_dim_names=("tp",))
-        local = distribute_tensor(x, mesh, [Shard(2)]).to_local()
-        tangent = distribute_tensor(t, mesh, [Shard(2)]).to_local()
-        with forward_ad.dual_level():
-            dual = hp.DTensor.from_local(forward_ad.make_dual(local, tangent), mesh, [Shard(2)],
-                                         shape=x.shape, stride=x.stride())  # fmt: skip
-            out = F.conv1d(dual, w, padding=1).to_local()
-            tangent = forward_ad.unpack_dual(out).tangent
-        return hp.DTensor.from_local(tangent, mesh, [Shard(2)], shape=expected.shape,
-                                     stride=expected.stride()).full_tensor()  # fmt: skip
-
-    for result in run_local(on_rank, 3):
-        close(result, expected, torch.float64, "tangent")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -275,13 +250,18 @@ POOLS = {
     "average of one image": (lambda x: F.avg_pool2d(x, 3, 2, 1), (3, 13, 12)),
     "maximum": (lambda x: F.max_pool2d(x, 2), (2, 3, 13, 12)),
     "maximum, padded": (lambda x: F.max_pool2d(x, 3, 2, 1), (2, 3, 13, 12)),
-    "maximum, dilated": (lambda x: F.max_pool2d(x, 3, 1, 2, dilation=2), (2, 3, 13, 12)),
+    "maximum, dilated": (lambda x: F.max_pool2d(x, 3, 1, 1, dilation=2), (2, 3, 13, 12)),
     "maximum, ceil": (lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), (2, 3, 14, 12)),
     "maximum, with places": (
         lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), (2, 3, 13, 12),
     ),
     "maximum, ceil, with places": (
         lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True), (2, 3, 14, 12),
+    ),
+    "adaptive average": (lambda x: F.adaptive_avg_pool2d(x, (6, 4)), (2, 3, 12, 16)),
+    "adaptive average of as many": (lambda x: F.adaptive_avg_pool2d(x, (13, 12)), (2, 3, 13, 12)),
+    "adaptive maximum, with places": (
+        lambda x: F.adaptive_max_pool2d(x, (6, 4), return_indices=True), (3, 12, 16),
     ),
     "maximum of one image, with places": (
         lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), (3, 13, 12),
@@ -352,7 +332,7 @@ def test_a_halo_moves_less_than_a_gather():
         with hp.comm_report() as report:
             out = F.conv2d(split, weight, padding=1)
             out.sum().backward()
-        assert out.layout.to_string() == "S(2)"
+        assert list(out.placements) == [Shard(2)]
         return [(r.kind, r.phase, r.op, r.reason, r.bytes) for r in report.rows if r.op]
 
     middle = [
@@ -386,9 +366,10 @@ def test_a_window_over_all_is_gathered():
 
     def on_rank():
         mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("tp",))
+        split = distribute_tensor(x, mesh, [Shard(2)])
         with hp.comm_report() as report:
-            out = F.conv1d(distribute_tensor(x, mesh, [Shard(2)]), tensor(3, 2, 8))
-        assert out.layout.to_string() == "R"
+            out = F.conv1d(split, tensor(3, 2, 8))
+        assert list(out.placements) == [Replicate()]
         return [r.kind for r in report.rows]
 
     assert run_local(on_rank, 4) == [["all_gather"]] * 4
