@@ -55,8 +55,11 @@ void put_space(ConcreteRule& rule, TensorMap& out, std::size_t d, int factor, Wi
            window.dilation > 0 && window.padding >= 0;
   if (!sound) return block(rule, factor);
   put(out, d, factor);
-  if (window.is_identity() && !handled) return;
   Factor& f = rule.factors[static_cast<std::size_t>(factor)];
+  if (window.is_identity() && !handled) {
+    f.nonempty = true;  // kernels refuse tensors without space
+    return;
+  }
   f.size = std::min(window.operand, window.result);
   f.plain = true;
   f.handler = "halo";

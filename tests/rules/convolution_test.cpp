@@ -40,6 +40,7 @@ TEST_SUITE("ConvolutionRules") {
     // One index reads one: no handler, and blocks pass.
     CHECK(answered("x=2", "f32[4, 6, 9] S(2; block=2)", "f32[8, 6, 1] R", conv(1, 0)) ==
           "S(2; block=2), R, - -> S(2; block=2)");
+    CHECK(answered("x=4", "f32[4, 6, 5] S(2)", "f32[8, 6, 1] R", conv(1, 0)) == "R, R, - -> R");
     CHECK(answered("x=2", "f32[4, 6, 9] S(2; block=2)", "f32[8, 6, 3] R", conv(1, 1)) ==
           "S(2), R, - -> S(2) ~halo");
     // An addend that counts once is the same handler's affair.
