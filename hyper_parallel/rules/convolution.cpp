@@ -43,15 +43,15 @@ std::vector<int> spread_image(ConcreteRule& rule, const Call& call, std::size_t 
   return factors;
 }
 
-// Dim `d` of the result `out`, which reads `factor` of the first operand through `window`. What is
-// not `sound` stays whole: the op itself shall say what is wrong with it. `handled`: the op does
-// not work on a piece as it is, though index o may read index o alone.
+// Dim `d` of the result `out`, which reads `factor` of the first operand through `window`. A dim of
+// size 1 is never split; what is not `sound` stays whole: the op itself shall say what is wrong.
+// `handled`: the op does not work on a piece as it is, though index o may read index o alone.
 void put_space(ConcreteRule& rule, TensorMap& out, std::size_t d, int factor, Window window,
                bool sound = true, bool handled = false) {
   window.operand = rule.inputs[0].sizes[d];
   window.result = out.sizes[d];
   if (factor < 0) return;
-  sound &= window.operand > 0 && window.result > 0 && window.kernel > 0 && window.stride > 0 &&
+  sound &= window.operand > 0 && window.result > 1 && window.kernel > 0 && window.stride > 0 &&
            window.dilation > 0 && window.padding >= 0;
   if (!sound) return block(rule, factor);
   put(out, d, factor);
