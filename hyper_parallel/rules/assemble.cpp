@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/rules/handlers.h"
 #include "hyper_parallel/rules/state.h"
 
 namespace hyper_parallel::rules {
@@ -235,7 +236,9 @@ class Assembler {
       if (c.kind != AxisChoice::Kind::factor) continue;
       if (!add(rule_.factors[at(c.factor)].handler)) return false;
     }
-    return !masked_ || add("linear_addend");
+    if (!masked_ || (!out_.handler.empty() && find_handler(out_.handler).counts_addends))
+      return true;
+    return add("linear_addend");
   }
 
   bool writes() {
@@ -281,6 +284,24 @@ std::string reason(const ConcreteRule& rule, const Mesh* mesh, int axis, const H
   return name + " is not used";
 }
 
+// The dims of the first operand whose factors are chosen and have a window.
+std::vector<std::pair<int, Window>> cut_windows(const ConcreteRule& rule,
+                                                std::span<const AxisChoice> choices) {
+  std::vector<std::pair<int, Window>> out;
+  if (rule.inputs.empty()) return out;
+  const auto& dims = rule.inputs[0].dims;
+  for (int d = 0; d < static_cast<int>(dims.size()); ++d) {
+    for (int f : dims[at(d)]) {
+      const auto& window = rule.factors[at(f)].window;
+      const bool cut = std::any_of(choices.begin(), choices.end(), [f](const AxisChoice& c) {
+        return c.kind == AxisChoice::Kind::factor && c.factor == f;
+      });
+      if (cut && window) out.emplace_back(d, *window);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<Assembled> assemble(const ConcreteRule& rule, const Call& call,
@@ -303,6 +324,7 @@ Inference finish(const ConcreteRule& rule, const Call& call,
   out.choices.assign(choices.begin(), choices.end());
   out.rewrites = rule.rewrites;
   out.handler = std::move(assembled.handler);
+  out.windows = cut_windows(rule, choices);
   out.random = rule.random;
   out.aliases = rule.aliases;
   out.dynamic = rule.dynamic;

@@ -1,4 +1,5 @@
-// Convolutions and pooling: batch and channels. Space must be whole (no halo yet).
+// Convolutions and pooling: batch, channels and space. Where space is split, handler "halo" fetches
+// the rows that a rank's piece of the result reads.
 //
 // convN(input [n, ci, ...] or [ci, ...], weight [co, ci / groups, ...], bias? [co]). Where groups
 // is 1, co passes and ci is summed over, both not empty on any rank. Depthwise (ci = co = groups):
@@ -25,17 +26,44 @@ std::vector<std::int64_t> spatial(const Call& call, std::string_view name, std::
                        .fact("given", std::to_string(out.size())));
 }
 
-// Batch and channel dims of a tensor with `count` spatial dims, as factors; the others whole.
-std::vector<int> lead_factors(ConcreteRule& rule, const Call& call, std::size_t count) {
+// Windows that fit into `room` indices more than one takes, `stride` apart; 0 if none does.
+std::int64_t count_windows(std::int64_t room, std::int64_t stride) {
+  return room < 0 ? 0 : room / std::max<std::int64_t>(stride, 1) + 1;
+}
+
+// Factors of all dims of the first operand, which has `count` spatial dims; the channels are dim
+// ndim - count - 1.
+std::vector<int> spread_image(ConcreteRule& rule, const Call& call, std::size_t count) {
   const std::size_t ndim = call.inputs[0].meta.sizes.size();
   if (ndim != count + 1) check_ndim(call, 0, count + 2);
   std::vector<int> factors = spread(rule, 0);
-  for (std::size_t d = ndim - count; d < ndim; ++d) block(rule, factors[d]);
-  factors.resize(ndim - count);
   // Kernels refuse tensors without channels; a batch of none is fine.
-  const int channels = factors.back();
+  const int channels = factors[ndim - count - 1];
   if (channels >= 0) rule.factors[static_cast<std::size_t>(channels)].nonempty = true;
   return factors;
+}
+
+// Dim `d` of the result `out`, which reads `factor` of the first operand through `window`. A dim of
+// size 1 is never split; what is not `sound` stays whole: the op itself shall say what is wrong.
+// `handled`: the op does not work on a piece as it is, though index o may read index o alone.
+void put_space(ConcreteRule& rule, TensorMap& out, std::size_t d, int factor, Window window,
+               bool sound = true, bool handled = false) {
+  window.operand = rule.inputs[0].sizes[d];
+  window.result = out.sizes[d];
+  if (factor < 0) return;
+  sound &= window.operand > 0 && window.result > 1 && window.kernel > 0 && window.stride > 0 &&
+           window.dilation > 0 && window.padding >= 0;
+  if (!sound) return block(rule, factor);
+  put(out, d, factor);
+  Factor& f = rule.factors[static_cast<std::size_t>(factor)];
+  if (window.is_identity() && !handled) {
+    f.nonempty = true;  // kernels refuse tensors without space
+    return;
+  }
+  f.size = std::min(window.operand, window.result);
+  f.plain = true;
+  f.handler = "halo";
+  f.window = window;
 }
 
 // One group: a window sums over all input channels `ci`. Gives the factor of the output channels,
@@ -71,22 +99,22 @@ ConcreteRule build_transposed(const Call& call) {
   const std::size_t count = std::max<std::size_t>(weight.size(), 3) - 2;
   check_ndim(call, 1, count + 2);
   ConcreteRule rule = start(call);
-  const std::vector<int> lead = lead_factors(rule, call, count);
-  const std::size_t c = lead.size() - 1;
+  const std::vector<int> factors = spread_image(rule, call, count);
+  const std::size_t c = factors.size() - count - 1;
   const Shape& input = call.inputs[0].meta.sizes;
   if (weight[0] != input[c]) throw_sizes(call, 1, 0, weight[0], input[c], "input");
   const std::int64_t groups = call.integer("groups", 1);
   TensorMap out = whole(input);
-  for (std::size_t d = 0; d < c; ++d) put(out, d, lead[d]);
+  for (std::size_t d = 0; d < c; ++d) put(out, d, factors[d]);
   int co = -1;
   if (groups == 1) {
-    co = sum_channels(rule, lead[c], 0, 1);
+    co = sum_channels(rule, factors[c], 0, 1);
   } else if (groups == input[c] && weight[1] == 1) {
-    co = lead[c];
+    co = factors[c];
     put(rule.inputs[1], 0, co);
     rule.rewrites.push_back({Rewrite::Kind::local_size, "groups", 0, static_cast<int>(c)});
   } else {
-    block(rule, lead[c]);
+    block(rule, factors[c]);
   }
   put(out, c, co);
   out.sizes[c] = weight[1] * groups;
@@ -95,9 +123,15 @@ ConcreteRule build_transposed(const Call& call) {
   const auto dilation = spatial(call, "dilation", count, 1);
   const auto extra = spatial(call, "output_padding", count, 0);
   for (std::size_t i = 0; i < count; ++i) {
-    std::int64_t& size = out.sizes[c + 1 + i];
-    const std::int64_t window = dilation[i] * (weight[2 + i] - 1) + 1;
-    size = (size - 1) * stride[i] - 2 * padding[i] + window + extra[i];
+    const std::size_t d = c + 1 + i;
+    const Window window{.kernel = weight[2 + i],
+                        .stride = stride[i],
+                        .padding = padding[i],
+                        .dilation = dilation[i],
+                        .transposed = true};
+    out.sizes[d] = (input[d] - 1) * stride[i] - 2 * padding[i] + window.extent() + extra[i];
+    const bool sound = extra[i] >= 0 && extra[i] < std::max(stride[i], dilation[i]);
+    put_space(rule, out, d, factors[d], window, sound);
   }
   set_linear(rule, call, co);
   rule.outputs.push_back(std::move(out));
@@ -114,35 +148,45 @@ ConcreteRule build_convolution(const Call& call, Words words) {
                                           : static_cast<std::size_t>(words[0].front() - '0');
   check_ndim(call, 1, count + 2);
   ConcreteRule rule = start(call);
-  std::vector<int> lead = lead_factors(rule, call, count);
-  const std::size_t c = lead.size() - 1;
+  const std::vector<int> factors = spread_image(rule, call, count);
+  const std::size_t c = factors.size() - count - 1;
   const Shape& input = call.inputs[0].meta.sizes;
   const std::int64_t groups = call.integer("groups", 1);
   if (weight[1] * groups != input[c]) {
     throw_sizes(call, 1, 1, weight[1], groups > 0 ? input[c] / groups : 0, "input a group");
   }
   TensorMap out = whole(input);
-  for (std::size_t d = 0; d < c; ++d) put(out, d, lead[d]);
+  for (std::size_t d = 0; d < c; ++d) put(out, d, factors[d]);
   const bool depthwise = groups > 1 && groups == input[c] && groups == weight[0];
   int co = -1;
   if (groups == 1) {
-    co = sum_channels(rule, lead[c], 1, 0);
+    co = sum_channels(rule, factors[c], 1, 0);
   } else if (depthwise) {
-    co = lead[c];
+    co = factors[c];
     put(rule.inputs[1], 0, co);
     rule.rewrites.push_back({Rewrite::Kind::local_size, "groups", 0, static_cast<int>(c)});
   } else {
-    block(rule, lead[c]);
+    block(rule, factors[c]);
   }
   put(out, c, co);
   out.sizes[c] = weight[0];
   const auto stride = spatial(call, "stride", count, 1);
-  const auto padding = spatial(call, "padding", count, 0);
   const auto dilation = spatial(call, "dilation", count, 1);
+  const bool named = has_word(words, "named");  // padding is "same" or "valid"
+  const bool same = named && is_text(call, "padding", "same");
+  const auto padding =
+      named ? std::vector<std::int64_t>(count, 0) : spatial(call, "padding", count, 0);
   for (std::size_t i = 0; i < count; ++i) {
-    std::int64_t& size = out.sizes[c + 1 + i];
-    const std::int64_t window = dilation[i] * (weight[2 + i] - 1) + 1;
-    size = (size + 2 * padding[i] - window) / std::max<std::int64_t>(stride[i], 1) + 1;
+    const std::size_t d = c + 1 + i;
+    Window window{.kernel = weight[2 + i],
+                  .stride = stride[i],
+                  .padding = padding[i],
+                  .dilation = dilation[i]};
+    // What the extent has more than the stride of 1 is padded, the odd one behind.
+    if (same) window.padding = (window.extent() - 1) / 2;
+    const std::int64_t room = same ? input[d] - 1 : input[d] + 2 * padding[i] - window.extent();
+    out.sizes[d] = count_windows(room, stride[i]);
+    put_space(rule, out, d, factors[d], window, !same || stride[i] == 1);
   }
   set_linear(rule, call, co);
   rule.outputs.push_back(std::move(out));
@@ -154,42 +198,59 @@ ConcreteRule build_pool(const Call& call, Words words) {
   check_count(call, 1, 1);
   const auto count = static_cast<std::size_t>(words[0].front() - '0');
   ConcreteRule rule = start(call);
-  const std::vector<int> lead = lead_factors(rule, call, count);
+  const std::vector<int> factors = spread_image(rule, call, count);
+  const std::size_t lead = factors.size() - count;
   TensorMap out = whole(call.inputs[0].meta.sizes);
-  for (std::size_t d = 0; d < lead.size(); ++d) put(out, d, lead[d]);
-  const auto window = spatial(call, "kernel_size", count, 1);
+  for (std::size_t d = 0; d < lead; ++d) put(out, d, factors[d]);
+  const auto kernel = spatial(call, "kernel_size", count, 1);
   auto stride = spatial(call, "stride", count, 0);
-  if (call.integers("stride").empty()) stride = window;
+  if (call.integers("stride").empty()) stride = kernel;
   const auto padding = spatial(call, "padding", count, 0);
   const auto dilation = spatial(call, "dilation", count, 1);
   const bool ceil = call.boolean("ceil_mode", false);
+  const bool average = call.op.starts_with("aten::avg");
   for (std::size_t i = 0; i < count; ++i) {
-    std::int64_t& size = out.sizes[lead.size() + i];
-    const std::int64_t step = std::max<std::int64_t>(stride[i], 1);
-    const std::int64_t room = size + 2 * padding[i] - dilation[i] * (window[i] - 1) - 1;
-    std::int64_t n = (room + (ceil ? step - 1 : 0)) / step + 1;
+    const Window window{
+        .kernel = kernel[i], .stride = stride[i], .padding = padding[i], .dilation = dilation[i]};
+    const std::int64_t size = out.sizes[lead + i];
+    const std::int64_t room = size + 2 * padding[i] - window.extent();
+    std::int64_t n = count_windows(ceil ? room + stride[i] - 1 : room, stride[i]);
     // The last window must start inside the input or the left padding.
-    if (ceil && (n - 1) * step >= size + padding[i]) --n;
-    size = n;
+    if (ceil && (n - 1) * stride[i] >= size + padding[i]) --n;
+    out.sizes[lead + i] = n;
+    // torch refuses wider padding. Averages of integers are cut to integers, so the handler cannot
+    // scale them.
+    const bool sound =
+        2 * padding[i] <= kernel[i] && !(average && is_integral(call.inputs[0].meta.dtype));
+    put_space(rule, out, lead + i, factors[lead + i], window, sound);
   }
-  rule.inputs[0].linear = call.op.starts_with("aten::avg");
+  rule.inputs[0].linear = average;
   rule.outputs.push_back(std::move(out));
   if (has_word(words, "indices")) rule.outputs.push_back(rule.outputs[0]);
   return rule;
 }
 
 // resample N: attribute output_size for N spatial dims. Each result element is a weighted sum.
-// `max`: is a maximum, and the second result tells where it was.
+// `adaptive`: of windows side by side. `max`: is a maximum, and the second result tells where it
+// was.
 ConcreteRule build_resample(const Call& call, Words words) {
   check_count(call, 1, 2);
   const auto count = static_cast<std::size_t>(words[0].front() - '0');
   ConcreteRule rule = start(call);
-  const std::vector<int> lead = lead_factors(rule, call, count);
+  std::vector<int> lead = spread_image(rule, call, count);
+  const std::vector<int> space(lead.end() - static_cast<std::ptrdiff_t>(count), lead.end());
+  lead.resize(lead.size() - count);
   TensorMap out = whole(call.inputs[0].meta.sizes);
   for (std::size_t d = 0; d < lead.size(); ++d) put(out, d, lead[d]);
   const auto size = spatial(call, "output_size", count, 1);
   for (std::size_t i = 0; i < count; ++i) {
-    if (size[i] >= 0) out.sizes[lead.size() + i] = size[i];  // None: as it is
+    const std::size_t d = lead.size() + i;
+    const std::int64_t before = out.sizes[d];
+    if (size[i] >= 0) out.sizes[d] = size[i];  // None: as it is
+    // Windows of one length side by side. Of others a piece would need its own lengths.
+    const std::int64_t each = out.sizes[d] > 0 ? before / out.sizes[d] : 0;
+    const bool even = has_word(words, "adaptive") && each * out.sizes[d] == before;
+    put_space(rule, out, d, space[i], {.kernel = each, .stride = each}, even, true);
   }
   rule.inputs[0].linear = !has_word(words, "max");
   // Random windows are drawn for each plane; places of maxima came from a pooling.
@@ -310,6 +371,9 @@ constexpr Group kGroups[] = {
     {"convolution 1", "conv1d"},
     {"convolution 2", "conv2d"},
     {"convolution 3", "conv3d"},
+    {"convolution 1 named", "conv1d.padding"},
+    {"convolution 2 named", "conv2d.padding"},
+    {"convolution 3 named", "conv3d.padding"},
     {"convolution", "convolution"},
     {"convolution transposed", "conv_transpose1d conv_transpose2d.input conv_transpose3d.input"},
     {"channel_shuffle", "channel_shuffle"},
@@ -322,17 +386,17 @@ constexpr Group kGroups[] = {
     {"pool 3", "avg_pool3d max_pool3d"},
     {"pool 2 indices", "max_pool2d_with_indices"},
     {"pool 3 indices", "max_pool3d_with_indices"},
-    {"resample 1",
-     "_upsample_nearest_exact1d adaptive_avg_pool1d upsample_linear1d upsample_nearest1d"},
+    {"resample 1", "_upsample_nearest_exact1d upsample_linear1d upsample_nearest1d"},
+    {"resample 1 adaptive", "adaptive_avg_pool1d"},
     {"resample 2",
-     "_adaptive_avg_pool2d _upsample_bicubic2d_aa _upsample_bilinear2d_aa "
-     "_upsample_nearest_exact2d adaptive_avg_pool2d max_unpool2d upsample_bicubic2d "
-     "upsample_bilinear2d upsample_nearest2d"},
+     "_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact2d max_unpool2d "
+     "upsample_bicubic2d upsample_bilinear2d upsample_nearest2d"},
+    {"resample 2 adaptive", "_adaptive_avg_pool2d adaptive_avg_pool2d"},
+    {"resample 2 adaptive max", "adaptive_max_pool2d"},
     {"resample 3",
-     "_upsample_nearest_exact3d adaptive_avg_pool3d max_unpool3d upsample_nearest3d "
-     "upsample_trilinear3d"},
-    {"resample 2 max", "adaptive_max_pool2d"},
-    {"resample 3 max", "adaptive_max_pool3d"},
+     "_upsample_nearest_exact3d max_unpool3d upsample_nearest3d upsample_trilinear3d"},
+    {"resample 3 adaptive", "adaptive_avg_pool3d"},
+    {"resample 3 adaptive max", "adaptive_max_pool3d"},
     {"resample 2 max samples", "fractional_max_pool2d"},
     {"resample 3 max samples", "fractional_max_pool3d"},
 };

@@ -12,7 +12,15 @@ namespace {
 
 ConcreteRule build_like(const Call& call, Words) {
   ConcreteRule rule = pointwise_rule(call, std::vector<std::size_t>{0});
-  rule.inputs[0].shape_only = true;
+  TensorMap& self = rule.inputs[0];
+  self.shape_only = true;
+  // Nothing is broadcast, so a dim of size 1 may be split: one rank holds it, others nothing.
+  for (std::size_t d = 0; d < self.dims.size(); ++d) {
+    if (self.sizes[d] != 1) continue;
+    const int f = add_factor(rule, "d" + std::to_string(d), 1);
+    put(self, d, f);
+    put(rule.outputs[0], d, f);
+  }
   return rule;
 }
 

@@ -2,6 +2,7 @@
 
 #include "hyper_parallel/rules/handlers.h"
 
+#include <algorithm>
 #include <array>
 
 #include "hyper_parallel/core/error.h"
@@ -89,6 +90,36 @@ double class_statistics(const ConcreteRule& rule, const Call& call, int factor, 
   }();
   return tokens ? all_reduce(kFloat, n) : two_statistics(rule, call, factor, n);
 }
+// The rows that the rank with most of them lacks. Where several axes cut the dim, each counts an
+// equal part of what all of them together make move.
+double halo(const ConcreteRule& rule, const Call& call, int factor, int n) {
+  const Window& window = *rule.factors[static_cast<std::size_t>(factor)].window;
+  std::int64_t ranks = n;
+  double axes = 1;
+  const Layout* layout = call.inputs[0].layout;
+  for (int d = 0; layout != nullptr && d < static_cast<int>(rule.inputs[0].dims.size()); ++d) {
+    const auto& factors = rule.inputs[0].dims[static_cast<std::size_t>(d)];
+    if (factors.empty() || factors[0] != factor || layout->axes(d).size() < 2) continue;
+    axes = static_cast<double>(layout->axes(d).size());
+    ranks = 1;
+    for (int axis : layout->axes(d)) ranks *= layout->mesh()->size(axis);
+  }
+  const auto piece = [ranks](std::int64_t size, std::int64_t i) {
+    const std::int64_t part = (size + ranks - 1) / ranks;
+    return Interval{std::min(i * part, size), std::min((i + 1) * part, size)};
+  };
+  std::int64_t most = 0;
+  for (std::int64_t i = 0; i < ranks; ++i) {
+    const Interval needed = rows_for(window, piece(window.result, i)).inside;
+    const Interval own = piece(window.operand, i);
+    const std::int64_t held = std::min(needed.end, own.end) - std::max(needed.begin, own.begin);
+    most = std::max(most, needed.size() - std::max<std::int64_t>(held, 0));
+  }
+  // The share of the axes that cut the same dim is taken back: a halo does not shrink with it.
+  const double others = static_cast<double>(ranks) / n;
+  return static_cast<double>(call.inputs[0].meta.bytes()) / static_cast<double>(window.operand) *
+         static_cast<double>(most) * others / axes;
+}
 double global_count(const ConcreteRule&, const Call&, int, int n) { return all_reduce(kFloat, n); }
 
 constexpr std::array kHandlers = {
@@ -113,6 +144,10 @@ constexpr std::array kHandlers = {
     HandlerInfo{"fused", "a fused optimizer: gradients get the strides of their parameters",
                 nullptr},
     HandlerInfo{"gather", "as embedding, for gather along a split dim; P(sum)", nullptr, true},
+    HandlerInfo{"halo",
+                "convolution and pooling over split space: fetch the rows of neighbours that the "
+                "own piece of the result reads, in one all-to-all a dim",
+                halo, false, true},
     HandlerInfo{"index", "as embedding, for self[..., i, ...] with one index tensor; P(sum)",
                 nullptr, true},
     HandlerInfo{"index_select", "as embedding, for index_select along a split dim; P(sum)", nullptr,

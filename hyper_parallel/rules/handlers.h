@@ -19,6 +19,9 @@ struct HandlerInfo {
   /// The result is P(sum), and a gather of the operand may well move less than reducing it: when
   /// strategies are compared, the reduction counts.
   bool puts_off = false;
+  /// An addend that must count once (see TensorMap::addend) is its affair: linear_addend does not
+  /// run beside it.
+  bool counts_addends = false;
 };
 
 /// All handlers, sorted by name.

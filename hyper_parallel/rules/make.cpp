@@ -165,6 +165,12 @@ bool is_number(const Call& call, std::string_view name, double value) {
   return false;
 }
 
+bool is_text(const Call& call, std::string_view name, std::string_view value) {
+  const auto it = call.attrs.find(name);
+  const auto* text = it == call.attrs.end() ? nullptr : std::get_if<std::string>(&it->second);
+  return text != nullptr && *text == value;
+}
+
 std::int64_t product(std::span<const std::int64_t> sizes) {
   std::int64_t out = 1;
   for (std::int64_t s : sizes) out *= s;

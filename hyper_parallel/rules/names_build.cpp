@@ -11,12 +11,6 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-bool is_text(const Call& call, std::string_view name, std::string_view value) {
-  const auto it = call.attrs.find(name);
-  const auto* text = it == call.attrs.end() ? nullptr : std::get_if<std::string>(&it->second);
-  return text != nullptr && *text == value;
-}
-
 bool channels_last(const Call& call) {
   return is_text(call, "data_format", "NHWC") || is_text(call, "data_format", "NDHWC") ||
          is_text(call, "data_format", "NLC");

@@ -7,11 +7,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "hyper_parallel/core/layout.h"
 #include "hyper_parallel/core/tensor_meta.h"
+#include "hyper_parallel/rules/window.h"
 
 namespace hyper_parallel::rules {
 
@@ -64,6 +66,7 @@ struct Factor {
   std::string handler;     // not empty: where it is split the op is run by this handler
   bool nonempty = false;   // no rank may hold an empty piece (max over nothing fails)
   bool plain = false;      // its length differs from tensor to tensor: no blocks, no segments
+  std::optional<Window> window = {};  // the result reads the first operand through it
 };
 
 /// How the dims of one tensor of the op are made of factors: for each dim the factors, major to
@@ -160,7 +163,9 @@ struct Inference {
   std::vector<Shape> output_sizes;  // global
   std::vector<AxisChoice> choices;  // one an axis
   std::vector<Rewrite> rewrites;
-  std::string handler;          // empty: the op itself is run on local tensors
+  std::string handler;  // empty: the op itself is run on local tensors
+  std::vector<std::pair<int, Window>>
+      windows;                  // dims of the first operand that are cut and read so
   std::vector<Change> changes;  // inputs that must be redistributed
   double bytes = 0;             // all changes and the handler
   bool random = false;

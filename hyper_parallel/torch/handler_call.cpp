@@ -94,6 +94,16 @@ std::optional<at::ScalarType> HandlerCall::dtype() const {
   return v->toScalarType();
 }
 
+std::vector<std::int64_t> HandlerCall::integers(std::string_view name) const {
+  std::vector<std::int64_t> out;
+  const c10::IValue* v = find(name);
+  if (v == nullptr) return out;
+  for (const c10::IValue& item : v->toListRef()) {
+    out.push_back(item.isSymInt() ? item.toSymInt().guard_int(__FILE__, __LINE__) : item.toInt());
+  }
+  return out;
+}
+
 std::vector<std::int64_t> HandlerCall::dims(int ndim, std::string_view name) const {
   std::vector<std::int64_t> out;
   if (const c10::IValue* v = find(name)) {

@@ -49,6 +49,9 @@ class HandlerCall {
   bool boolean(std::string_view name, bool otherwise) const;
   std::optional<at::ScalarType> dtype() const;
 
+  /// A list of numbers; empty if absent.
+  std::vector<std::int64_t> integers(std::string_view name) const;
+
   /// The argument `dim` for a tensor of `ndim` dims: non-negative; all dims if it is None, absent
   /// or an empty list. Throws IndexError as torch does.
   std::vector<std::int64_t> dims(int ndim, std::string_view name = "dim") const;
@@ -62,8 +65,8 @@ class HandlerCall {
   void finish(std::initializer_list<at::Tensor> results);
   void finish_list(std::vector<at::Tensor> result);
 
-  /// The first result of `call`.
-  const at::Tensor& result() const { return (*stack_)[base_].toTensor(); }
+  /// Results of `call`.
+  const at::Tensor& result(std::size_t i = 0) const { return (*stack_)[base_ + i].toTensor(); }
 
  private:
   std::optional<std::size_t> position(std::string_view name) const;

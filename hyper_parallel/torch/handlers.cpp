@@ -29,6 +29,7 @@ constexpr Named kHandlers[] = {
     {"extreme", run<handlers::extreme>},
     {"fused", run<handlers::fused>},
     {"gather", run<handlers::gather>},
+    {"halo", run<handlers::halo>},
     {"index", run<handlers::index>},
     {"index_select", run<handlers::index_select>},
     {"index_write", run<handlers::index_write>},

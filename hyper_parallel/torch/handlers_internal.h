@@ -30,6 +30,9 @@ void softmax_cross_entropy(HandlerCall& c);
 // handlers_embedding.cpp
 void embedding(HandlerCall& c);
 
+// handlers_halo.cpp
+void halo(HandlerCall& c);
+
 // handlers_gather.cpp
 void gather(HandlerCall& c);
 void index_select(HandlerCall& c);

@@ -15,6 +15,8 @@ TEST_SUITE("ConvolutionRules") {
           "R R R -> R\n"
           "S(0) R R -> S(0)    d0\n"
           "S(1) S(1) P(sum) -> P(sum)    ci\n"
+          "S(2) R R -> S(2)    d2 ~halo\n"
+          "S(3) R R -> S(3)    d3 ~halo\n"
           "R S(0) S(0) -> S(1)    co\n"
           "P(sum) R P(sum) -> P(sum)\n"
           "R P(sum) P(sum) -> P(sum)\n"
@@ -24,9 +26,68 @@ TEST_SUITE("ConvolutionRules") {
                        conv(8, 0)) == "[4, 64, 4, 4]");
   }
 
-  TEST_CASE("SpaceIsWhole") {
-    CHECK(forward("aten::conv1d", "x=2", {"f32[4, 6, 9] S(2)", "f32[8, 6, 3] R", "-"},
-                  conv(1, 1)) == "R, R, - -> R");
+  TEST_CASE("SplitSpaceNeedsTheRowsOfNeighbours") {
+    const auto answered = [](const std::string& mesh, const std::string& x, const std::string& w,
+                             const Attrs& attrs) {
+      return forward("aten::conv1d", mesh, {x, w, "-"}, attrs);
+    };
+    CHECK(answered("x=2", "f32[4, 6, 9] S(2)", "f32[8, 6, 3] R", conv(1, 1)) ==
+          "S(2), R, - -> S(2) ~halo");
+    CHECK(answered("a=2 b=2", "f32[4, 6, 9] S(2) S(2)", "f32[8, 6, 3] R", conv(1, 1)) ==
+          "S(2) S(2), R R, - -> S(2) S(2) ~halo");
+    // A window over all: the halo is as large as what a gather brings.
+    CHECK(answered("x=2", "f32[4, 6, 8] S(2)", "f32[8, 6, 8] R", conv(1, 0)) == "R, R, - -> R");
+    // One index reads one: no handler, and blocks pass.
+    CHECK(answered("x=2", "f32[4, 6, 9] S(2; block=2)", "f32[8, 6, 1] R", conv(1, 0)) ==
+          "S(2; block=2), R, - -> S(2; block=2)");
+    CHECK(answered("x=4", "f32[4, 6, 5] S(2)", "f32[8, 6, 1] R", conv(1, 0)) == "R, R, - -> R");
+    CHECK(answered("x=2", "f32[4, 6, 9] S(2; block=2)", "f32[8, 6, 3] R", conv(1, 1)) ==
+          "S(2), R, - -> S(2) ~halo");
+    // An addend that counts once is the same handler's affair.
+    CHECK(forward("aten::conv1d", "a=2 b=2",
+                  {"f32[4, 6, 9] S(1) S(2)", "f32[8, 6, 3] S(1) R", "f32[8] R R"},
+                  conv(1, 1)) == "S(1) S(2), S(1) R, R R -> P(sum) S(2) ~halo");
+    CHECK(backward("aten::conv1d", "x=2", {"f32[4, 6, 9] R", "f32[8, 6, 3] R", "-"}, {"S(2)"},
+                   conv(1, 1)) == "S(2), R, - -> S(2) ~halo");
+    CHECK(grad("aten::conv1d", "x=2", {"f32[4, 6, 9] S(2)", "f32[8, 6, 3] R", "f32[8] R"},
+               conv(1, 1)) == "S(2), P(sum), P(sum)");
+  }
+
+  TEST_CASE("AHaloCostsTheRowsThatTheRankInTheMiddleLacks") {
+    const auto bytes = [](const std::string& mesh, const std::string& x, std::int64_t stride,
+                          std::int64_t padding) {
+      const Call c = call("aten::conv2d", mesh, {x, "f32[4, 4, 3, 3]", "-"}, conv(stride, padding));
+      return infer_forward(rule(c), c).bytes;
+    };
+    const double row = 2 * 4 * 8 * 4;
+    CHECK(bytes("x=2", "f32[2, 4, 16, 8] S(2)", 1, 1) == row);
+    CHECK(bytes("x=4", "f32[2, 4, 16, 8] S(2)", 1, 1) == 2 * row);
+    CHECK(bytes("a=2 b=2", "f32[2, 4, 16, 8] S(2) S(2)", 1, 1) == 2 * row);
+    CHECK(bytes("a=2 b=2", "f32[2, 4, 16, 8] S(0) S(2)", 1, 1) == row / 2);
+    CHECK(bytes("x=2", "f32[2, 4, 16, 8] S(2)", 2, 1) == row);
+    CHECK(bytes("x=2", "f32[2, 4, 18, 8] S(2)", 3, 0) == 0);
+  }
+
+  TEST_CASE("WindowsThatTheOpRefusesStayWhole") {
+    const std::vector<std::string> x = {"f32[4, 6, 9] S(2)", "f32[8, 6, 3] R", "-"};
+    CHECK(forward("aten::conv1d", "x=2", x, conv(1, -1)) == "R, R, - -> R");
+    CHECK(forward("aten::conv1d", "x=2", {"f32[4, 6, 2] S(2)", x[1], "-"}, conv(1, 0)) ==
+          "R, R, - -> R");
+    const Attrs far = {{"kernel_size", Ints{3}}, {"padding", Ints{2}}, {"stride", Ints{1}}};
+    CHECK(forward("aten::max_pool1d", "x=2", {"f32[4, 6, 9] S(2)"}, far) == "R -> R");
+    const Attrs two = {{"kernel_size", Ints{3}}, {"padding", Ints{1}}, {"stride", Ints{1}}};
+    CHECK(forward("aten::max_pool1d", "x=2", {"i64[4, 6, 9] S(2)"}, two) == "S(2) -> S(2) ~halo");
+    CHECK(forward("aten::avg_pool1d", "x=2", {"i64[4, 6, 9] S(2)"}, two) == "R -> R");
+  }
+
+  TEST_CASE("PaddingByName") {
+    Attrs same = {{"padding", std::string("same")}, {"dilation", Ints{2}}};
+    CHECK(forward("aten::conv1d.padding", "x=2", {"f32[4, 6, 9] S(2)", "f32[8, 6, 4] R", "-"},
+                  same) == "S(2), R, - -> S(2) ~halo");
+    CHECK(result_sizes("aten::conv1d.padding", {"f32[4, 6, 9]", "f32[8, 6, 4]", "-"}, same) ==
+          "[4, 8, 9]");
+    CHECK(result_sizes("aten::conv1d.padding", {"f32[4, 6, 9]", "f32[8, 6, 4]", "-"},
+                       {{"padding", std::string("valid")}}) == "[4, 8, 6]");
   }
 
   TEST_CASE("DepthwiseChannelsPassWithGroupsRewritten") {

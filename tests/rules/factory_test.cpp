@@ -7,6 +7,8 @@ TEST_SUITE("FactoryRules") {
     CHECK(forward("aten::zeros_like", "a=2 b=2", {"f32[8, 6] S(1) P(sum)"}) ==
           "S(1) P(sum) -> S(1) R");
     CHECK(forward("aten::empty_like", "x=2", {"f32[8, 6]"}) == "R -> R");
+    // One rank holds it, the other nothing: so it is for the result.
+    CHECK(forward("aten::ones_like", "x=2", {"f32[1, 6] S(0)"}) == "S(0) -> S(0)");
     const Call c = call("aten::zeros_like", "a=2 b=2", {"f32[8, 6] S(1) P(sum)"});
     CHECK(infer_forward(rule(c), c).bytes == 0);
   }

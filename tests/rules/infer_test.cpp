@@ -100,6 +100,8 @@ TEST_SUITE("PaddlesWords") {
           "S(3), S(1) -> P(sum)");
     CHECK(named("conv2d", {"f32[8, 6, 6, 4] R", "f32[2, 4, 3, 3] S(0)"}, last) ==
           "R, S(0) -> S(3)");
+    CHECK(named("conv2d", {"f32[8, 6, 6, 4] S(1)", "f32[2, 4, 3, 3]"}, last) ==
+          "S(1), R -> S(1) ~halo");
     CHECK(named("matmul", {"f32[8, 16] R", "f32[4, 16] S(0)"}, {{"trans_y", true}}) ==
           "R, S(0) -> S(1)");
     CHECK(named("flash_attention",
@@ -162,7 +164,7 @@ TEST_SUITE("PaddlesWords") {
     CHECK(named(op, {"f32[8, 4, 6, 6] S(0)", "f32[4, 2, 3, 3]"}) == "S(0), R -> S(0)");
     CHECK(named(op, {"f32[8, 4, 6, 6] S(1)", "f32[4, 2, 3, 3]"}) == "S(1), S(0) -> P(sum)");
     CHECK(named(op, {"f32[8, 4, 6, 6] R", "f32[4, 2, 3, 3] S(1)"}) == "R, S(1) -> S(1)");
-    CHECK(named(op, {"f32[8, 4, 6, 6] S(2)", "f32[4, 2, 3, 3]"}) == "R, R -> R");
+    CHECK(named(op, {"f32[8, 4, 6, 6] S(2)", "f32[4, 2, 3, 3]"}) == "S(2), R -> S(2) ~halo");
     CHECK(result_sizes(op, {"f32[8, 4, 6, 5]", "f32[4, 2, 3, 3]"},
                        {{"stride", Ints{2, 1}}, {"output_padding", Ints{1, 0}}}) ==
           "[8, 2, 14, 7]");
