@@ -20,6 +20,7 @@ from float64 import KeepFloat64
 BOUND = 1e-12
 MESHES = {"tp2": ((2,), ("tp",)), "dp2xtp2": ((2, 2), ("dp", "tp"))}
 GENERATE = ("causal", "seq2seq", "speech", "vl")
+LISTS = ("image_grid_thw", "mm_token_type_ids")  # read by Python, not by ops
 GATHERED = ("colwise_gather_output", "colwise_rep")
 
 
@@ -69,7 +70,9 @@ def step_on_ranks(entry: Entry, model, mesh: str, *, as_written: bool = False) -
             gather(ours, layout)
         batch = "dp" if "dp" in names else "None"
         given = {
-            name: hp.distribute_tensor(
+            name: t
+            if name in LISTS
+            else hp.distribute_tensor(
                 t, layout(*([batch if len(t) == BATCH else "None"] + ["None"] * (t.dim() - 1)))
             )
             for name, t in inputs(entry, model).items()
@@ -100,7 +103,7 @@ def gather(model, layout: hp.Layout) -> None:
 
 def tokens(entry: Entry, model) -> torch.Tensor:
     """Generate greedily, with a cache."""
-    given = {k: t[:2] for k, t in inputs(entry, model).items() if k != "labels"}
+    given = {k: t for k, t in inputs(entry, model).items() if k != "labels"}
     model.generation_config.eos_token_id = None
     options = dict(max_new_tokens=4, do_sample=False, use_cache=True)
     if "input_ids" in given:

@@ -1,12 +1,12 @@
 """What makes each model of transformers small: fields of configurations, and the exceptions."""
 
-VOCAB = 64
+VOCAB = 61  # divides by no mesh
 
 # Fields by name, set where a configuration (or one inside it) has them and they are not None there.
 SMALL = dict(
     vocab_size=VOCAB,
     hidden_size=32,
-    intermediate_size=48,
+    intermediate_size=45,
     num_hidden_layers=2,
     num_attention_heads=4,
     num_key_value_heads=2,
@@ -130,13 +130,13 @@ SMALL = dict(
     attention_hidden_size=32,
     context_length=64,
     # windows
-    sliding_window=8,
-    sliding_window_size=8,
-    attention_window_size=8,
+    sliding_window=4,
+    sliding_window_size=4,
+    attention_window_size=4,
     window_size=4,
-    local_attention=8,
+    local_attention=4,
     attention_window=4,
-    attention_chunk_size=8,
+    attention_chunk_size=4,
     keep_window_size=16,
     block_size=4,
     swa_num_attention_heads=4,
@@ -171,6 +171,13 @@ SMALL = dict(
     out_hidden_size=32,
     depth=2,
     mm_tokens_per_image=4,
+    image_token_id=60,
+    image_token_index=60,
+    video_token_id=59,
+    vision_start_token_id=58,
+    vision_end_token_id=57,
+    boi_token_index=58,
+    eoi_token_index=57,
     # speech
     classifier_proj_size=16,
     num_conv_pos_embedding_groups=2,
@@ -204,13 +211,116 @@ SMALL = dict(
     char_vocab_size=VOCAB,
     audio_vocab_size=VOCAB,
     input_size=32,
+    vision_output_dim=32,
+    projector_input_dim=32,
+    projector_output_dim=32,
 )
 
 # One entry for each kind of layer is kept of lists with these names, all of one length.
 KINDS_OF_LAYERS = ("layer_types", "mlp_layer_types", "layers_block_type", "indexer_types")
 
 # What the fields above get wrong, by the start of a model's name. "sub.field" is inside.
-EXCEPTIONS = {}
+_ONES = [1, 1, 1, 1]
+_CONVOLUTIONS = dict(
+    conv_dim=[8, 8, 8],
+    conv_kernel=[10, 3, 3],
+    conv_stride=[5, 2, 2],
+    num_feat_extract_layers=3,
+    vocab_size=VOCAB,
+)
+_RESNET = dict(embedding_size=16, hidden_sizes=[16, 16, 16, 16], depths=_ONES)
+_SWIN = dict(
+    hidden_size=64,
+    embed_dim=8,
+    num_heads=[1, 2, 2, 2],
+    depths=[1, 1, 1, 2],
+    num_layers=4,
+    patch_size=2,
+    window_size=2,
+)
+EXCEPTIONS = {
+    "Bamba": dict(attn_layer_indices=[1]),
+    "DeepseekV2": dict(num_experts_per_tok=2),
+    "Dory": dict(
+        n_input_layers=2,
+        n_recurrent_layers=2,
+        n_output_layers=2,
+        num_hidden_layers=6,
+        layer_types=["sliding_attention", "mlp", "full_attention", "mlp"]
+        + ["sliding_attention", "mlp"],
+    ),
+    "Dots1": dict(n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2),
+    "GPTNeoForCausalLM": dict(attention_types=[[["global", "local"], 1]]),
+    "GraniteMoeHybrid": dict(layer_types=["linear_attention", "full_attention"]),
+    "HunYuan": dict(head_dim=8),
+    "Jamba": dict(attn_layer_period=2, attn_layer_offset=1),
+    "Mamba2": dict(num_heads=8, head_dim=8),
+    "Inkling2": dict(unpadded_vocab_size=VOCAB),
+    "MinistralForCausalLM": dict(head_dim=8),
+    "NemotronForCausalLM": dict(num_key_value_heads=2),
+    "RecurrentGemma": dict(block_types=["recurrent", "attention"]),
+    # speech
+    "Data2VecAudio": _CONVOLUTIONS,
+    "Hubert": _CONVOLUTIONS,
+    "SEW": _CONVOLUTIONS,
+    "UniSpeech": _CONVOLUTIONS,
+    "Wav": _CONVOLUTIONS,
+    # pictures
+    "Bit": dict(_RESNET, num_groups=4),
+    "ConvNext": dict(hidden_sizes=[16, 16, 16, 16], depths=_ONES, patch_size=4),
+    "Cvt": dict(embed_dim=[16, 16, 32], num_heads=[1, 2, 4], depth=[1, 2, 3]),
+    "FocalNet": dict(
+        embed_dim=8, hidden_sizes=[16, 32, 64, 64], depths=_ONES, patch_size=2, num_layers=4
+    ),
+    "HGNetV2": dict(
+        embedding_size=8,
+        hidden_sizes=[16, 16, 16, 16],
+        depths=_ONES,
+        stem_channels=[3, 8, 8],
+        stage_in_channels=[8, 16, 16, 16],
+        stage_mid_channels=[8, 8, 8, 8],
+        stage_out_channels=[16, 16, 16, 16],
+        stage_num_blocks=_ONES,
+        stage_numb_of_layers=[2, 2, 2, 2],
+    ),
+    "MobileNetV1": dict(depth_multiplier=0.25),
+    "MobileViT": dict(
+        hidden_sizes=[16, 16, 16],
+        neck_hidden_sizes=[4, 8, 8, 16, 16, 16, 32],
+        patch_size=2,
+        image_size=64,
+    ),
+    "PoolFormer": dict(hidden_sizes=[8, 8, 16, 16], depths=_ONES),
+    "PvtV2": dict(
+        hidden_sizes=[8, 16, 20, 32], image_size=[32, 32], depths=_ONES, mlp_ratios=[2, 2, 2, 2]
+    ),
+    "RegNet": dict(_RESNET, groups_width=8),
+    "ResNet": _RESNET,
+    "SwiftFormer": dict(embed_dims=[8, 16, 16, 16], depths=_ONES),
+    "SwinForImage": _SWIN,
+    "Swinv2": _SWIN,
+    "TextNet": dict(hidden_sizes=[8, 8, 16, 16, 16], stem_out_channels=8),
+    "UperNet": {
+        "backbone_config.out_features": ["stage1", "stage2", "stage3", "stage4"],
+        **{f"backbone_config.{k}": v for k, v in _RESNET.items()},
+        "auxiliary_in_channels": 16,
+    },
+    # encoders and others
+    "EsmFor": dict(vocab_size=VOCAB, pad_token_id=0, mask_token_id=3),
+    "Esmc": dict(num_key_value_heads=4),
+    "MPNet": dict(relative_attention_num_buckets=32),
+    "NeoMME": dict(head_dim=16),
+    "Nystromformer": dict(segment_means_seq_len=6, num_landmarks=3, conv_kernel_size=3),
+    "SqueezeBert": dict(embedding_size=32, intermediate_size=48),
+    "T5": dict(decoder_start_token_id=0),
+    "Llama4": {"vision_config.intermediate_size": 128},
+    "Qwen2_5_VL": {
+        "vision_config.window_size": 32,
+        "text_config.rope_parameters": dict(
+            rope_type="default", rope_theta=1e4, mrope_section=[1, 1, 2]
+        ),
+    },
+}
 
 # Variants of models.tsv.
 VARIANTS = {

@@ -9,7 +9,7 @@ import transformers
 from model_sizes import EXCEPTIONS, KINDS_OF_LAYERS, SMALL, VARIANTS, VOCAB
 
 LIST = Path(__file__).resolve().parent.parent / "tests/models/models.tsv"
-BATCH, LENGTH = 4, 6
+BATCH, LENGTH = 3, 6
 MOST_PARAMETERS = 3_000_000
 
 
@@ -49,7 +49,12 @@ def made(entry: Entry) -> torch.nn.Module:
     if size > MOST_PARAMETERS:
         raise ValueError(f"{size} parameters are too many")
     torch.manual_seed(0)
-    return kind(config).double().eval()
+    model = kind(config).double().eval()
+    # Fresh weights are small, biases zero and norms one: much would not matter.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return model
 
 
 def _exceptions(entry: Entry) -> dict:
@@ -134,7 +139,7 @@ def _noise(*shape: int) -> torch.Tensor:
 
 
 def ids(length: int = LENGTH) -> torch.Tensor:
-    return _drawn(3, VOCAB, BATCH, length)
+    return _drawn(3, VOCAB - 6, BATCH, length)  # above are pictures
 
 
 def _text(config) -> dict[str, torch.Tensor]:
@@ -175,4 +180,20 @@ def _speech(config) -> dict[str, torch.Tensor]:
 
 
 def _pictured_text(config) -> dict[str, torch.Tensor]:
-    return _text(config)
+    """Text that starts with one picture; its tokens stand for patches, some merged."""
+    vision = config.vision_config
+    merge = getattr(vision, "spatial_merge_size", 2)
+    place = getattr(config, "image_token_id", None)
+    given = _text(config)
+    pixels = _noise(BATCH, 3, 32, 32)
+    count = (32 // vision.patch_size // merge) ** 2
+    picture = torch.full((BATCH, count), place)
+    given["input_ids"] = torch.cat([picture, given["input_ids"]], 1)
+    given["labels"] = torch.cat([picture, given["labels"]], 1)
+    if hasattr(vision, "temporal_patch_size"):  # patches of all pictures in a row, and their grid
+        side = 32 // vision.patch_size
+        size = 3 * vision.temporal_patch_size * vision.patch_size**2
+        pixels = _noise(BATCH * side * side, size)
+        given["image_grid_thw"] = torch.tensor([[1, side, side]] * BATCH)
+        given["mm_token_type_ids"] = (given["input_ids"] == place).long()
+    return given | {"pixel_values": pixels}
