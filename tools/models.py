@@ -1,295 +1,234 @@
 """Train small models of transformers under the plans that they bring, and print one table.
 
-    make models
+    make models                         # a fixed dozen
     python tools/models.py Qwen3 Mixtral
-    python tools/models.py --all        # every causal language model that brings a plan; minutes
+    python tools/models.py --all        # every model of tests/models/models.tsv
 
 Each row is one step on ranks against one device, in float64: the differences, whether greedy tokens
 agree, and the bytes that a rank sends: as the plan is taken here, and as it is written, where
-outputs are gathered that need not be.
+outputs are gathered that need not be. A model without a plan is replicated, its batch split over
+dp. With ``--all`` rows go to tests/models/results.tsv; models that it has are not run again.
 """
 
 import argparse
 import copy
+import csv
+import importlib
+import os
+import pickle
+import select
+import signal
 import sys
+import time
+import warnings
 from pathlib import Path
 
 import torch
 import transformers
-
-import hyper_parallel as hp
-from hyper_parallel import _torch
-from hyper_parallel._core import Replicate
-from hyper_parallel.tensor.parallel.model_plans import plan_of_model
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-
-from float64 import KeepFloat64
-
-BOUND = 1e-12
-VOCAB, LENGTH = 64, 6
-
-COMMON = dict(
-    vocab_size=VOCAB,
-    hidden_size=24,
-    intermediate_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=32,
-    tie_word_embeddings=False,
-    pad_token_id=0,
-    bos_token_id=1,
-    eos_token_id=2,
+from model_runs import (
+    BOUND,
+    GENERATE,
+    MESHES,
+    differences,
+    plan_of,
+    step,
+    step_on_ranks,
+    tokens,
+    tokens_on_ranks,
 )
-EXPERTS = dict(num_experts_per_tok=2, output_router_logits=True)
-LATENT = dict(
-    moe_intermediate_size=16,
-    n_routed_experts=4,
-    n_shared_experts=1,
-    num_experts_per_tok=2,
-    n_group=2,
-    topk_group=1,
-    kv_lora_rank=8,
-    q_lora_rank=12,
-    qk_rope_head_dim=4,
-    qk_nope_head_dim=6,
-    v_head_dim=6,
-    first_k_dense_replace=1,
-    num_key_value_heads=4,
-    head_dim=4,
+from model_zoo import Entry, entries, inputs, made
+
+RESULTS = Path(__file__).resolve().parent.parent / "tests/models/results.tsv"
+COLUMNS = (
+    "model",
+    "kind",
+    "plan",
+    "mesh",
+    "result",
+    "loss",
+    "gradient",
+    "tokens",
+    "bytes",
+    "written",
+    "note",
 )
-SIZES = {
-    "Llama": dict(intermediate_size=30),
-    "Qwen3": dict(head_dim=6),
-    "Mixtral": dict(num_local_experts=4, **EXPERTS),
-    "Qwen3Moe": dict(head_dim=6, moe_intermediate_size=16, num_experts=4, **EXPERTS),
-    "DeepseekV3": LATENT,
-    "Phi3": {},
-    "Gemma2": dict(head_dim=6),
-    "Olmo2": {},
-    "Glm4": dict(head_dim=6),
-    "Cohere2": dict(head_dim=6),
-    "DeepseekV2": {**LATENT, "n_group": 1, "topk_group": 1, "topk_method": "greedy"},
-    "GptOss": dict(head_dim=6, num_local_experts=4, num_experts_per_tok=2),
-}
-MESHES = {"tp2": ((2,), ("tp",)), "dp2xtp2": ((2, 2), ("dp", "tp"))}
+DOZEN = (
+    "Llama Qwen3 Mixtral Qwen3Moe DeepseekV3 Phi3 Gemma2 Olmo2 Glm4 Cohere2 DeepseekV2 GptOss"
+).split()
+
+Row = dict[str, str]
 
 
-# What makes a model small, where its configuration has a field of that name.
-SMALL = dict(
-    COMMON,
-    num_key_value_heads=2,
-    head_dim=8,
-    hidden_size=32,
-    intermediate_size=48,
-    max_position_embeddings=64,
-    num_experts=4,
-    num_local_experts=4,
-    moe_num_experts=4,
-    n_routed_experts=4,
-    n_shared_experts=1,
-    num_experts_per_tok=2,
-    moe_k=2,
-    moe_topk=2,
-    moe_intermediate_size=16,
-    shared_expert_intermediate_size=16,
-    n_group=1,
-    topk_group=1,
-    first_k_dense_replace=1,
-    kv_lora_rank=8,
-    q_lora_rank=12,
-    qk_rope_head_dim=4,
-    qk_nope_head_dim=8,
-    v_head_dim=8,
-    linear_num_value_heads=4,
-    linear_num_key_heads=2,
-    linear_key_head_dim=8,
-    linear_value_head_dim=8,
-    sliding_window=8,
-    hidden_size_per_layer_input=8,
-    vocab_size_per_layer_input=VOCAB,
-    n_embd=32,
-    n_head=4,
-    n_layer=2,
-    rotary_dim=4,
-    mamba_n_heads=8,
-    mamba_d_head=8,
-    mamba_d_state=8,
-    mamba_d_ssm=64,
-    mamba_chunk_size=4,
-)
-MOST_PARAMETERS = 5_000_000
-
-
-def brought():
-    """List the names of all causal language models whose configuration has a plan."""
-    auto = transformers.models.auto
-    names = {}
-    for kind, model in auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items():
-        config = auto.configuration_auto.CONFIG_MAPPING[kind]
-        if isinstance(model, str) and getattr(config, "base_model_tp_plan", None):
-            names.setdefault(model, config)
-    return names
-
-
-def made_small(model, config):
-    """Make a model small, whatever its fields are called.
-
-    Raises:
-        ValueError: some size that is not known here keeps it large.
-    """
-    base = config()
-    optional = ("sliding_window", "q_lora_rank")
-    fields = {
-        k: v
-        for k, v in SMALL.items()
-        if hasattr(base, k) and not (k in optional and getattr(base, k) is None)
-    }
-    if hasattr(base, "qk_rope_head_dim"):
-        fields.update(head_dim=4, num_key_value_heads=4)
-        if getattr(base, "n_group", None):
-            fields["n_group"] = 2
-    if hasattr(base, "layer_types"):
-        fields["layer_types"] = None
+def rows_of(entry: Entry) -> list[Row]:
+    """Measure one model on every mesh."""
+    head = {"model": entry.name, "kind": entry.kind}
     try:
-        small = config(**fields)
-    except Exception:  # its layer types must be said
-        fields.pop("layer_types", None)
-        small = config(**fields)
-    small._experts_implementation = "eager"
-    kind = getattr(transformers, model)
-    with torch.device("meta"):
-        if sum(p.numel() for p in kind(small).parameters()) > MOST_PARAMETERS:
-            raise ValueError("too large")
-    torch.manual_seed(0)
-    return kind(small).double().eval()
-
-
-def sweep():
-    """Train each model of ``brought`` on each mesh; count those that differ or fail."""
-    wrong = 0
-    for name, config in brought().items():
+        model = made(entry)
+        want = step(entry, copy.deepcopy(model), inputs(entry, model))
+    except Exception as error:
+        return [head | {"result": "fails alone", "note": _said(error)}]
+    head["plan"] = "own" if plan_of(model) else "none"
+    there = None
+    note = ""
+    if entry.kind in GENERATE:
         try:
-            model = made_small(name, config)
-            want_loss, want = step(copy.deepcopy(model), ids())
+            there = tokens(entry, copy.deepcopy(model))
         except Exception as error:
-            print(f"{name:40} is left out: {type(error).__name__} alone", flush=True)
-            continue
-        for mesh in MESHES:
-            try:
-                loss, grads, sent = step_on_ranks(model, mesh)
-            except Exception as error:
-                wrong += 1
-                print(f"{name:40}{mesh:10} FAILS {str(error).splitlines()[0]}", flush=True)
-                continue
-            far = max((grads[n] - g).abs().max().item() for n, g in want.items())
-            difference = abs((loss - want_loss).item())
-            wrong += difference > BOUND or far > BOUND or grads.keys() != want.keys()
-            print(f"{name:40}{mesh:10}{difference:9.0e}{far:10.0e}{sent:10}", flush=True)
-    return wrong
+            note = f"tokens alone: {_said(error)}"
+    return [_row(entry, model, mesh, want, there) | head | _noted(note) for mesh in MESHES]
 
 
-def made(name):
-    config = getattr(transformers, f"{name}Config")(**{**COMMON, **SIZES[name]})
-    config._experts_implementation = "eager"
-    torch.manual_seed(0)
-    return getattr(transformers, f"{name}ForCausalLM")(config).double().eval()
+def _noted(note: str) -> Row:
+    return {"note": note} if note else {}
 
 
-def ids():
-    return torch.randint(3, VOCAB, (4, LENGTH), generator=torch.Generator().manual_seed(1))
+def _row(entry: Entry, model, mesh: str, want, there) -> Row:
+    row = {"mesh": mesh, "tokens": "-"}
+    try:
+        got = step_on_ranks(entry, model, mesh)
+        loss, far = differences(got, want)
+        row |= {"loss": f"{loss:.0e}", "gradient": f"{far:.0e}", "bytes": str(got.sent)}
+        row["result"] = "equal" if loss < BOUND and far < BOUND else "DIFFERS"
+        if plan_of(model):
+            written = step_on_ranks(entry, model, mesh, as_written=True)
+            row["written"] = str(written.sent)
+    except Exception as error:
+        return row | {"result": "FAILS", "note": _said(error)}
+    if there is not None:
+        try:
+            here = tokens_on_ranks(entry, model, mesh)
+        except Exception as error:
+            return row | {"tokens": "FAILS", "note": _said(error)}
+        row["tokens"] = "equal" if all(torch.equal(t, there) for t in here) else "DIFFER"
+    return row
 
 
-def step(model, x):
-    """Run one step: the loss, and the gradients that there are."""
-    with KeepFloat64():
-        loss = model(input_ids=x, labels=x, use_cache=False).loss
-    loss.backward()
-    return loss, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
 
 
-def tokens(model):
-    """Generate greedily, with a cache."""
-    x = ids()[:2]
-    options = dict(max_new_tokens=5, do_sample=False, use_cache=True)
-    with KeepFloat64(), torch.no_grad():
-        out = model.generate(x, attention_mask=torch.ones_like(x), **options)
-    return out.full_tensor() if type(out) is hp.DTensor else out
+# ---- Processes: each model has its own, with a limit of time --------------------------------
 
 
-def step_on_ranks(model, mesh, *, as_written=False):
-    """Run one step on ranks: the loss, the gradients, and the bytes that a rank sent."""
-    sizes, names = MESHES[mesh]
-
-    def on_rank():
-        layout = hp.Layout(sizes, names)
-        ours = hp.parallelize_module(copy.deepcopy(model), layout)
-        if as_written:
-            gather(ours, layout)
-        x = hp.distribute_tensor(ids(), layout("dp" if "dp" in names else "None", "None"))
-        with hp.comm_report() as report:
-            loss, grads = step(ours, x)
-        sent = sum(row.bytes for row in report.rows)
-        return loss.full_tensor(), {n: g.full_tensor() for n, g in grads.items()}, sent
-
-    return hp.run_local(on_rank, 2 if len(sizes) == 1 else 4)[0]
-
-
-def gather(model, layout):
-    """Make whole what the model's plan gathers."""
-    axis = layout.alias_name.index("tp")
-
-    def whole(t):
-        return _torch.redistribute(t, _torch.layout(t).with_axis(axis, Replicate()))
-
-    for path, style in plan_of_model(model).items():
-        for name, module in model.named_modules():
-            if not hp._core.path_matches(path, name):
-                continue
-            if style in ("colwise_gather_output", "colwise_rep"):
-                module.register_forward_hook(lambda m, inputs, out: whole(out))
+def run_all(todo: list[Entry], workers: int, limit: float):
+    """Run models in processes of their own; yields (entry, rows, seconds) as they end."""
+    waiting, running = list(todo)[::-1], {}
+    while waiting or running:
+        while waiting and len(running) < workers:
+            entry = waiting.pop()
+            reader, writer = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                _child(entry, writer, limit)
+            os.close(writer)
+            running[reader] = (entry, pid, time.monotonic())
+        for reader in select.select(list(running), [], [])[0]:
+            entry, pid, begin = running.pop(reader)
+            with os.fdopen(reader, "rb") as pipe:
+                text = pipe.read()
+            os.waitpid(pid, 0)
+            rows = pickle.loads(text) if text else [_stopped(entry, limit)]
+            yield entry, rows, time.monotonic() - begin
 
 
-def row(name, mesh):
-    """Measure one row of the table."""
-    model = made(name)
-    want_loss, want = step(copy.deepcopy(model), ids())
-    loss, grads, sent = step_on_ranks(model, mesh)
-    far = max((grads[n] - g).abs().max().item() for n, g in want.items())
-    same = "-"
-    if mesh == "tp2":
-        there = tokens(copy.deepcopy(model))
-        here = hp.run_local(
-            lambda: tokens(hp.parallelize_module(copy.deepcopy(model), hp.Layout((2,), ("tp",)))), 2
-        )
-        same = "yes" if all(torch.equal(t, there) for t in here) else "NO"
-    written = step_on_ranks(model, mesh, as_written=True)[2]
-    return abs((loss - want_loss).item()), far, same, sent, written
+def _child(entry: Entry, writer: int, limit: float) -> None:
+    """Run one model and tell its rows; the alarm ends the process where it stands."""
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 2)
+    with os.fdopen(writer, "wb") as pipe:
+        pickle.dump(rows_of(entry), pipe)
+    os._exit(0)
+
+
+def _stopped(entry: Entry, limit: float) -> Row:
+    note = f"ended without a result within {limit:.0f} s"
+    return {"model": entry.name, "kind": entry.kind, "result": "FAILS", "note": note}
+
+
+def warm() -> None:
+    """Import what models share, once for all processes; no op runs here, so no threads start."""
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    for name in ("llama", "t5", "vit", "resnet", "wav2vec2", "qwen3_vl", "bert", "mixtral"):
+        importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+
+
+# ---- The table ------------------------------------------------------------------------------
+
+
+def read_results() -> list[Row]:
+    if not RESULTS.exists():
+        return []
+    with RESULTS.open() as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def write_results(rows: list[Row]) -> None:
+    with RESULTS.open("w") as file:
+        file.write("\t".join(COLUMNS) + "\n")
+        order = list(MESHES)
+        for row in sorted(
+            rows,
+            key=lambda r: (r["kind"], r["model"], order.index(r["mesh"]) if r.get("mesh") else -1),
+        ):
+            file.write("\t".join(row.get(c) or "" for c in COLUMNS).rstrip() + "\n")
+
+
+def line(row: Row) -> str:
+    widths = (44, 0, 6, 9, 9, 7, 9, 8, 9, 9, 0)
+    cells = (row.get(c) or "" for c in COLUMNS)
+    text = "".join(f"{c:<{w}}" for c, w in zip(cells, widths, strict=True) if w)
+    return f"{text} {row.get('note') or ''}".rstrip()
+
+
+def good(row: Row) -> bool:
+    return row["result"] == "equal" and row.get("tokens") in ("-", "equal")
+
+
+def chosen(given) -> list[Entry]:
+    """The models that were asked for, by name or the start of it; the dozen by default."""
+    listed = entries()
+    if given.all and not given.models:
+        return listed
+    names = given.models or DOZEN
+    exact = {f"{n}{end}" for n in names for end in ("", "ForCausalLM", "LMHeadModel")}
+    found = [e for e in listed if e.name in exact or e.kind in names]
+    return found or [e for e in listed if e.name.startswith(tuple(names))]
 
 
 def main() -> int:
     """Print the table; 1 if a model differs."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("models", nargs="*", help=f"of {', '.join(SIZES)}; all by default")
-    parser.add_argument("--all", action="store_true", help="all that bring a plan, one step each")
+    parser.add_argument("models", nargs="*", help=f"names or kinds; {', '.join(DOZEN)} by default")
+    parser.add_argument("--all", action="store_true", help="all models, into tests/models")
+    parser.add_argument("--again", choices=("failed", "all"), help="run also what the table has")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=120, help="seconds a model")
     given = parser.parse_args()
-    if given.all:
-        return 1 if sweep() else 0
-    wrong = 0
-    print(
-        f"{'model':12}{'mesh':10}{'loss':>9}{'gradient':>10}{'tokens':>8}{'bytes':>9}{'written':>9}"
+    kept = read_results() if given.all else []
+    bad = {r["model"] for r in kept if not good(r)}
+    done = {"all": set(), "failed": {r["model"] for r in kept} - bad}.get(
+        given.again, {r["model"] for r in kept}
     )
-    for name in given.models or SIZES:
-        for mesh in MESHES:
-            loss, far, same, sent, written = row(name, mesh)
-            wrong += loss > BOUND or far > BOUND or same == "NO"
-            print(
-                f"{name:12}{mesh:10}{loss:9.0e}{far:10.0e}{same:>8}{sent:9}{written:9}", flush=True
-            )
-    return 1 if wrong else 0
+    todo = [e for e in chosen(given) if e.name not in done]
+    warm()
+    print(line({c: c for c in COLUMNS}))
+    ours = []
+    for count, (entry, rows, seconds) in enumerate(run_all(todo, given.workers, given.limit), 1):
+        ours += rows
+        for row in rows:
+            print(line(row), flush=True)
+        if given.all:
+            print(f"  {count} of {len(todo)}, {seconds:.0f} s", file=sys.stderr, flush=True)
+            kept = [r for r in kept if r["model"] != entry.name] + rows
+            write_results(kept)
+    shown = kept if given.all else ours
+    print(f"{sum(map(good, shown))} of {len(shown)} rows are equal")
+    return 0 if all(map(good, ours)) else 1
 
 
 if __name__ == "__main__":
-    transformers.logging.set_verbosity_error()
     sys.exit(main())
