@@ -19,6 +19,7 @@ from typing import Any
 from hyper_parallel import _core
 from hyper_parallel._core import Layout_, Mesh
 from hyper_parallel.errors import usage_error
+from hyper_parallel.rules_strict import refusal
 
 __all__ = [
     "Change",
@@ -360,7 +361,9 @@ class _Call:
 # ---- Questions -----------------------------------------------------------------------------
 
 
-def infer_forward(op: str, inputs: Any, attrs: Mapping[str, Any] | None = None) -> Inference:
+def infer_forward(
+    op: str, inputs: Any, attrs: Mapping[str, Any] | None = None, *, strict: bool = False
+) -> Inference:
     """Tell what an op needs of its inputs, and how its results lie.
 
     Args:
@@ -369,19 +372,24 @@ def infer_forward(op: str, inputs: Any, attrs: Mapping[str, Any] | None = None) 
             ``TensorSpec``, its text, a pair of shape and layout, None for an absent tensor, a
             list of these for a list of tensors.
         attrs: arguments that are no tensors, by name: ``{"dim": -1}``.
+        strict: refuse layouts that the op cannot take as they are.
 
     Returns:
         The strategy that moves the fewest bytes.
 
     Raises:
         UsageError: an unknown op, operands or attributes that do not fit; the text names op,
-            operand and dim.
+            operand and dim. With ``strict`` an operand that would have to be redistributed; the
+            text lists the strategies that are nearest.
 
     Cost:
         Some microseconds; nothing is moved.
     """
     call = _Call(op, inputs, attrs)
-    return call.inference(call.rule.forward())
+    inferred = call.inference(call.rule.forward())
+    if strict and inferred.changes:
+        raise refusal(inferred, call.layouts, strategies(op, inputs, attrs))
+    return inferred
 
 
 def infer_backward(
