@@ -62,8 +62,8 @@ class HandlerCall {
   void finish(std::initializer_list<at::Tensor> results);
   void finish_list(std::vector<at::Tensor> result);
 
-  /// The first result of `call`.
-  const at::Tensor& result() const { return (*stack_)[base_].toTensor(); }
+  /// A result of `call`.
+  const at::Tensor& result(std::size_t i = 0) const { return (*stack_)[base_ + i].toTensor(); }
 
  private:
   std::optional<std::size_t> position(std::string_view name) const;

@@ -26,3 +26,10 @@ give("random_.to randint_like", case(t(5, 3), 9), case(t(2, 4), 1))
 give("random_.from randint_like.low_dtype", case(t(5, 3), 2, 9), case(t(5, 3), 2, 3))
 give("multinomial", case(positive(5, 4), 2), case(positive(4), 3, True))
 give("alpha_dropout feature_alpha_dropout", case(t(5, 3), 0.5, True), case(t(5, 4), 0.5, False))
+
+give(
+    "rrelu_with_noise",
+    case(t(5, 3), t(5, 3), 0.1, 0.3, False),
+    case(t(2, 4, 6), t(2, 4, 6), 0.1, 0.3, True),
+    case(t(5, 3), t(5, 3), 0.2, 0.2, True),
+)

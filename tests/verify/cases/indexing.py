@@ -86,3 +86,16 @@ for reduce in ("prod", "mean", "amax", "amin"):
 for reduce in ("sum", "prod", "mean", "amax", "amin"):
     give("scatter_reduce.two", case(distinct(5, 3), 0, ints(0, 5, 4, 3), positive(4, 3), reduce))
     give("scatter_reduce.two", case(distinct(4, 6), 1, ints(0, 6, 4, 5), positive(4, 5), reduce))
+
+give(
+    "_unsafe_masked_index",
+    case(t(5, 3), bools(4), [ints(0, 5, 4)], 0),
+    case(t(5, 6), bools(5, 3), [None, ints(0, 6, 3)], 1.5),
+    case(t(5, 4), bools(6), [ints(0, 5, 6), ints(0, 4, 6)], 0.5),
+)
+give(
+    "_unsafe_masked_index_put_accumulate",
+    case(t(5, 3), bools(4, 1), [ints(0, 5, 4)], t(4, 3)),
+    case(t(5, 6), bools(5, 3), [None, ints(0, 6, 3)], t(5, 3)),
+    case(t(5, 4), bools(6), [ints(0, 5, 6), ints(0, 4, 6)], t(6)),
+)

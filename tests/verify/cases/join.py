@@ -25,3 +25,17 @@ give(
 )
 give("chunk unsafe_chunk", case(t(5, 3), 2), case(t(5, 6), 3, 1), case(t(2, 3), 4))
 give("unbind.int", case(t(3, 5)), case(t(5, 3), 1), case(t(4, 2, 3), -1))
+
+give(
+    "block_diag",
+    case([t(5, 3), t(2, 4)]),
+    case([t(4, 6), t(6, 3), t(5, 5)]),
+    case([t(3), t(5, 4)]),
+    case([t(), t(4, 4), t(6)]),
+)
+give(
+    "_chunk_cat",
+    case([t(5, 3), t(2, 4)], 0, 2),
+    case([t(5, 4, 3), t(5, 6)], 1, 3),
+    case([t(4, 6, 5), t(4, 6, 2)], 2, 2),
+)

@@ -30,3 +30,5 @@ give("ormqr", case(t(5, 4, 3), unit(5, 3), t(5, 4, 2)))
 give("linalg_pinv.atol_rtol_tensor", case(t(5, 4, 3)), case(dominant(4, 4)))
 give("triangular_solve", case(t(5, 3, 2), lower(5, 3, 3), False), case(t(3, 2), lower(3, 3), False))
 give("_linalg_check_errors", case(ints(0, 1, 5, dtype=torch.int32), "op", is_matrix=False))
+
+give("linalg_lstsq", case(t(5, 3), t(5, 2)), case(t(4, 5, 3), t(4, 5, 2)))

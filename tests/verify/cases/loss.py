@@ -1,6 +1,7 @@
 """Losses."""
 
 import torch
+import torch.nn.modules.linear_cross_entropy  # registers its ops
 
 from hyper_parallel.verify_cases import case, ints, made, positive, t, uniform
 
@@ -66,3 +67,44 @@ for kind in (0, 1, 2):
 for reduction in (0, 1, 2):
     give("multi_margin_loss", case(t(5, 3), ints(0, 3, 5), reduction=reduction))
     give("multilabel_margin_loss_forward", case(t(5, 3), ints(-1, 3, 5, 3), reduction))
+
+for kind in (0, 1, 2):
+    give(
+        "ctc_loss.IntList",
+        case(t(6, 5, 4), ints(1, 4, 5, 2), [6, 5, 6, 4, 6], [2, 1, 2, 2, 0], 0, kind),
+        case(t(6, 4, 5), ints(1, 5, 6), [6, 6, 5, 6], [1, 2, 2, 1], 0, kind, True),
+        case(t(6, 4), ints(1, 4, 2), [6], [2], 0, kind),
+    )
+    give(
+        "ctc_loss.Tensor",
+        case(
+            t(6, 4, 5),
+            ints(1, 5, 4, 3),
+            made(lambda g: torch.tensor([6, 5, 6, 6]), "lengths"),
+            made(lambda g: torch.tensor([2, 3, 1, 2]), "lengths"),
+            0,
+            kind,
+        ),
+        case(
+            t(6, 3, 5),
+            ints(1, 5, 6),
+            made(lambda g: torch.tensor([6, 5, 6]), "lengths"),
+            made(lambda g: torch.tensor([2, 3, 1]), "lengths"),
+            0,
+            kind,
+        ),
+    )
+
+CHUNKED = "torch_nn::_linear_cross_entropy_batch_chunked"
+for kind in ("mean", "sum"):
+    for weight in (None, positive(5)):
+        give(
+            CHUNKED,
+            case(t(6, 4), t(5, 4), ints(0, 5, 6), t(5), weight, kind, 2, 0.0, 2, "compact",
+                 torch.float64, True, True, True, True),
+        )  # fmt: skip
+give(
+    f"{CHUNKED}_no_reduction",
+    case(t(6, 4), t(5, 4), ints(0, 5, 6), t(5), None, 2, 2, "compact", torch.float64),
+    case(t(5, 4), t(6, 4), ints(0, 6, 5), None, positive(6), -100, 4, "compact", torch.float64),
+)

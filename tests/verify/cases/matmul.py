@@ -58,3 +58,11 @@ give(
 )
 give("_cdist_forward", case(t(5, 3), t(4, 3), 2.0, 2), case(t(2, 4, 3), t(2, 5, 3), 1.0, None))
 give("inner", case(t(5, 3), t(3)), case(t(3), t(4, 3)), case(t(), t(5)), case(t(3), t(2, 4, 3)))
+
+give(
+    "bilinear",
+    case(t(5, 3), t(5, 4), t(2, 3, 4), t(2)),
+    case(t(2, 5, 4), t(2, 5, 6), t(3, 4, 6)),
+    case(t(5), t(6), t(4, 5, 6), t(4)),
+)
+give("_pdist_forward", case(t(5, 3)), case(t(4, 6), 1.0))

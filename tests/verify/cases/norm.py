@@ -2,7 +2,7 @@
 
 from hyper_parallel.verify_cases import case, positive, t
 
-from .table import give
+from .table import give, without
 
 give(
     "layer_norm",
@@ -46,3 +46,19 @@ give(
     case(t(5, 3), t(3), None, t(3), positive(3), False, 0.1, 1e-5, False),
 )
 give("_safe_softmax", case(t(5, 3), 1), case(t(4, 6), 0))
+
+give(
+    "_native_batch_norm_legit.no_stats",
+    case(t(5, 4), t(4), t(4), True, 0.1, 1e-5),
+    case(t(5, 3, 2, 2), None, None, True, 0.1, 1e-5),
+)
+give(
+    "_native_batch_norm_legit_no_training _batch_norm_no_update",
+    case(t(5, 4), t(4), t(4), t(4), positive(4), 0.1, 1e-5),
+    case(t(6, 4, 3), t(4), None, t(4), positive(4), 0.1, 1e-5),
+)
+without(
+    "native_group_norm native_batch_norm _native_batch_norm_legit _batch_norm_with_update",
+    "torch does not check sizes, and pieces that do not fit would be written out of bounds: "
+    "test_verify.py runs their strategies alone",
+)

@@ -17,7 +17,6 @@ give(
     case(dominant(3, 4, 4), t(3, 4, 5), upper=True),
     case(dominant(4, 4), t(5, 4), upper=False, left=False),
 )
-give("histc", case(t(5, 3), 4, -2, 2), case(t(7), 3))
 give(
     "_grouped_mm",
     case(

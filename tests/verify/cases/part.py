@@ -50,3 +50,10 @@ give("diagonal_scatter", case(t(5, 3), t(3)), case(t(2, 4, 4), t(2, 3), 1, 1, 2)
 give("diag_embed", case(t(5, 3)), case(t(4, 2), 1, 0, 2))
 give("rot90", case(t(5, 3)), case(t(4, 6, 2), 2, [0, 2]), case(t(4, 6, 2), -1, [1, 2]))
 give("as_strided_scatter", case(t(5, 3), t(2, 2), [2, 2], [3, 1]))
+
+give(
+    "unfold_backward",
+    case(t(4, 3, 2), [8, 3], 0, 2, 2),
+    case(t(5, 3, 3), [5, 7], 1, 3, 2),
+    case(t(5, 4, 6, 2), [5, 5, 6], 1, 2, 1),
+)
