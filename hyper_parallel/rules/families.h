@@ -7,6 +7,7 @@ namespace hyper_parallel::rules {
 
 Family attention_family();
 Family convolution_family();
+Family counting_family();
 Family embedding_family();
 Family factory_family();
 Family host_family();
@@ -17,6 +18,7 @@ Family loss_family();
 Family matmul_family();
 Family optimizer_family();
 Family other_family();
+Family places_family();
 Family pointwise_family();
 Family random_family();
 Family reduction_family();
@@ -25,6 +27,7 @@ Family scan_family();
 Family slice_family();
 Family softmax_norm_family();
 Family statistics_family();
+Family stretch_family();
 Family view_family();
 
 }  // namespace hyper_parallel::rules

@@ -133,10 +133,17 @@ constexpr std::array kHandlers = {
         "adds its logit, rank 0 of the axes adds the log; P(sum). Split tokens: local sum "
         "over the global count (weights, ignore_index); P(sum)",
         class_statistics},
+    HandlerInfo{"ctc_loss",
+                "own sequences with their lengths; P(sum), a mean divides by the global number",
+                nullptr},
     HandlerInfo{"cumsum", "local scan, gather the row totals, add those of lower ranks",
                 row_totals},
     HandlerInfo{"each", "a list op: run each part by itself (its handler, or the op)", nullptr},
     HandlerInfo{"embedding", "look up own rows, zero for indices of other ranks; P(sum)", nullptr},
+    HandlerInfo{"embedding_bag",
+                "split rows: as embedding, each index with its weight; P(sum). Split bags: own "
+                "bags, whose ends the offsets of all bags tell",
+                nullptr},
     HandlerInfo{"extreme",
                 "max, min, amax, amin where a gradient is wanted: all-reduce the value, then the "
                 "number of places that hold it, then their share; R",
@@ -148,6 +155,8 @@ constexpr std::array kHandlers = {
                 "convolution and pooling over split space: fetch the rows of neighbours that the "
                 "own piece of the result reads, in one all-to-all a dim",
                 halo, false, true},
+    HandlerInfo{"histogram", "all-reduce the range if none is given, then the counts; R",
+                result_sum},
     HandlerInfo{"index", "as embedding, for self[..., i, ...] with one index tensor; P(sum)",
                 nullptr, true},
     HandlerInfo{"index_select", "as embedding, for index_select along a split dim; P(sum)", nullptr,
@@ -165,6 +174,8 @@ constexpr std::array kHandlers = {
         "keep the addend on rank 0 of the axes on which the result is P(sum) and the addend "
         "is not, use zero elsewhere; P(sum)",
         nullptr},
+    HandlerInfo{"linear_cross_entropy",
+                "split tokens: local sum over the global count of tokens; P(sum)", global_count},
     HandlerInfo{"log_softmax", "all-reduce max, then the sum of exponentials", two_statistics},
     HandlerInfo{"logsumexp", "all-reduce max, then the sum of exponentials; R", result_sum_twice},
     HandlerInfo{"mean", "local sum over the global count; P(sum)", nullptr},

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/families.h"
 #include "hyper_parallel/rules/make.h"
 #include "hyper_parallel/rules/notation.h"
@@ -67,12 +66,6 @@ Along along_dim(const Call& call, std::size_t index) {
     put(out.rule.inputs[index], d, i);
     if (d == dim) out.index = i;
   }
-  return out;
-}
-
-TensorMap like(const TensorMap& map) {
-  TensorMap out = whole(map.sizes);
-  out.dims = map.dims;
   return out;
 }
 
@@ -193,6 +186,14 @@ Indexed index_dims(const Call& call, std::size_t indices) {
   return out;
 }
 
+// `map` broadcasts to `result`.
+void put_last_dims(TensorMap& map, const TensorMap& result) {
+  const std::size_t lead = result.sizes.size() - std::min(result.sizes.size(), map.sizes.size());
+  for (std::size_t d = 0; d < map.sizes.size() && lead + d < result.sizes.size(); ++d) {
+    if (map.sizes[d] != 1) map.dims[d] = result.dims[lead + d];
+  }
+}
+
 void block_all(ConcreteRule& rule) {
   for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) block(rule, f);
 }
@@ -255,11 +256,7 @@ ConcreteRule build_index_put(const Call& call, Words) {
       factor.kind = add ? FactorKind::reduce : FactorKind::blocked;
     }
     TensorMap& map = x.rule.inputs[values];
-    const std::size_t lead =
-        x.result.sizes.size() - std::min(x.result.sizes.size(), map.sizes.size());
-    for (std::size_t d = 0; d < map.sizes.size() && lead + d < x.result.sizes.size(); ++d) {
-      if (map.sizes[d] != 1) map.dims[d] = x.result.dims[lead + d];
-    }
+    put_last_dims(map, x.result);
     x.rule.inputs[0].linear = map.linear = true;
     x.rule.inputs[0].addend = add;
     map.term = 1;
@@ -269,71 +266,40 @@ ConcreteRule build_index_put(const Call& call, Words) {
   return std::move(x.rule);
 }
 
-// gather_nd(self, index [..., k]) -> [..., rest]: the last dim of index holds the places in the
-// first k dims of self. scatter_nd_add(self, index, updates) adds updates there.
-struct Places {
-  ConcreteRule rule;
-  TensorMap result;        // [..., rest]
-  std::vector<int> taken;  // factors of the first k dims of self
-};
-
-Places index_places(const Call& call) {
-  Places out;
-  out.rule = start(call);
-  const Shape& index = call.inputs[1].meta.sizes;
-  if (index.empty()) check_ndim(call, 1, 1);
-  const auto k = static_cast<std::size_t>(index.back());
-  const std::vector<int> self = spread(out.rule, 0);
-  if (k > self.size())
-    throw_sizes(call, 1, index.size() - 1, index.back(), static_cast<std::int64_t>(self.size()),
-                "the dims of self");
-  for (std::size_t d = 0; d + 1 < index.size(); ++d) {
-    out.result.sizes.push_back(index[d]);
-    out.result.dims.emplace_back();
-    if (index[d] == 1) continue;
-    const int f = add_factor(out.rule, "i" + std::to_string(d), index[d]);
-    put(out.rule.inputs[1], d, f);
-    put(out.result, d, f);
+// Operands of the ops that look up or write where a mask is true: self, mask, indices ..., and
+// values if something is written. The mask broadcasts to what the indices pick.
+Indexed index_masked(const Call& call, bool writes) {
+  check_count(call, writes ? 3 : 2, 2 + call.inputs.size());
+  Call unmasked = call;
+  unmasked.inputs.erase(unmasked.inputs.begin() + 1);
+  Indexed x = index_dims(unmasked, unmasked.inputs.size() - (writes ? 2 : 1));
+  x.rule.inputs.insert(x.rule.inputs.begin() + 1, whole(call.inputs[1].meta.sizes));
+  for (std::size_t d = 0; d < x.self.size(); ++d) {
+    if (x.taken[d] != 0) block(x.rule, x.self[d]);
   }
-  for (std::size_t d = 0; d < self.size(); ++d) {
-    if (d < k) {
-      if (self[d] >= 0) out.taken.push_back(self[d]);
-      continue;
-    }
-    out.result.sizes.push_back(call.inputs[0].meta.sizes[d]);
-    out.result.dims.push_back(out.rule.inputs[0].dims[d]);
-  }
-  return out;
+  put_last_dims(x.rule.inputs[1], x.result);
+  return x;
 }
 
-ConcreteRule build_gather_nd(const Call& call, Words) {
-  check_count(call, 2, 2);
-  Places places = index_places(call);
-  for (int f : places.taken) block(places.rule, f);
-  places.rule.inputs[0].linear = true;
-  places.rule.partial = PartialRule::any;
-  places.rule.outputs.push_back(std::move(places.result));
-  return std::move(places.rule);
+ConcreteRule build_masked_index(const Call& call, Words) {
+  Indexed x = index_masked(call, false);
+  x.rule.inputs[0].linear = is_number(call, "fill", 0);
+  x.rule.partial = PartialRule::any;
+  x.rule.outputs.push_back(std::move(x.result));
+  return std::move(x.rule);
 }
 
-ConcreteRule build_scatter_nd_add(const Call& call, Words) {
-  check_count(call, 3, 3);
-  Places places = index_places(call);
-  ConcreteRule& rule = places.rule;
-  if (call.inputs[2].meta.sizes != places.result.sizes) {
-    throw UsageError(Message("HP-S002", call.op + ": updates have other sizes than index asks for")
-                         .fact("updates", hyper_parallel::to_string(call.inputs[2].meta.sizes))
-                         .fact("needed", hyper_parallel::to_string(places.result.sizes)));
-  }
-  for (int f : places.taken) write(rule, f);
-  for (Factor& factor : rule.factors) {
+ConcreteRule build_masked_add(const Call& call, Words) {
+  Indexed x = index_masked(call, true);
+  for (Factor& factor : x.rule.factors) {
     if (factor.name.front() == 'i') factor.kind = FactorKind::reduce;
   }
-  rule.inputs[2].dims = places.result.dims;
-  rule.inputs[0].linear = rule.inputs[0].addend = rule.inputs[2].linear = true;
-  rule.inputs[2].term = 1;
-  rule.outputs.push_back(like(rule.inputs[0]));
-  return std::move(places.rule);
+  TensorMap& values = x.rule.inputs.back();
+  put_last_dims(values, x.result);
+  x.rule.inputs[0].linear = x.rule.inputs[0].addend = values.linear = true;
+  values.term = 1;
+  x.rule.outputs.push_back(like(x.rule.inputs[0]));
+  return std::move(x.rule);
 }
 
 // take(self, index): from the flattened self.
@@ -351,6 +317,8 @@ ConcreteRule build_first(const Call& call, Words) {
 }
 
 constexpr Row kRows[] = {
+    {"aten::_unsafe_masked_index", "index_where"},
+    {"aten::_unsafe_masked_index_put_accumulate", "add_where"},
     {"aten::bucketize.Tensor", "elements_of_first"},
     {"aten::gather", "gather"},
     {"aten::index.Tensor", "index"},
@@ -368,19 +336,17 @@ constexpr Row kRows[] = {
     {"aten::scatter_add", "scatter add"},
     {"aten::scatter_reduce.two", "scatter reduce"},
     {"aten::take", "take"},
-    {"hyper_parallel::gather_nd", "gather_nd"},
-    {"hyper_parallel::scatter_nd_add", "scatter_nd_add"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
+    {"add_where", build_masked_add},
     {"elements_of_first", build_first},
     {"gather", build_gather},
-    {"gather_nd", build_gather_nd},
     {"index", build_index},
     {"index_put", build_index_put},
     {"index_select", build_index_select},
+    {"index_where", build_masked_index},
     {"scatter", build_scatter},
-    {"scatter_nd_add", build_scatter_nd_add},
     {"take", build_take},
 };
 

@@ -5,6 +5,7 @@
 // whole.
 
 #include <algorithm>
+#include <numeric>
 
 #include "hyper_parallel/rules/families.h"
 #include "hyper_parallel/rules/make.h"
@@ -14,6 +15,10 @@ namespace {
 
 // torch's old rule: cat skips tensors of shape [0], whatever the others look like.
 bool skipped(const Operand& o) { return o.meta.sizes.size() == 1 && o.meta.sizes[0] == 0; }
+
+std::int64_t sum(const Shape& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+}
 
 void set_term(TensorMap& map, std::size_t term) {
   map.linear = true;
@@ -60,8 +65,7 @@ ConcreteRule build_cat(const Call& call, Words) {
     }
   }
   const int p = add_parts(rule, parts);
-  out.sizes[dim] = 0;
-  for (std::int64_t s : parts) out.sizes[dim] += s;
+  out.sizes[dim] = sum(parts);
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     TensorMap& map = rule.inputs[i];
     if (i != first && skipped(call.inputs[i])) {
@@ -73,6 +77,79 @@ ConcreteRule build_cat(const Call& call, Words) {
     set_term(map, i);
   }
   set_parts(out, dim, p, parts);
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// block_diag: rows and columns of the result are rows of parts. A vector is one row, a number one
+// row and one column.
+ConcreteRule build_block_diag(const Call& call, Words) {
+  if (call.inputs.empty()) check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  rule.partial = PartialRule::any;
+  Shape rows;
+  Shape columns;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Shape& sizes = call.inputs[i].meta.sizes;
+    if (sizes.size() > 2) check_ndim(call, i, 2);
+    rows.push_back(sizes.size() == 2 ? sizes[0] : 1);
+    columns.push_back(sizes.empty() ? 1 : sizes.back());
+  }
+  const int r = add_parts(rule, rows);
+  const int c = add_parts(rule, columns);
+  if (r >= 0) rule.factors[static_cast<std::size_t>(r)].name = "r";
+  if (c >= 0) rule.factors[static_cast<std::size_t>(c)].name = "c";
+  TensorMap out = whole({sum(rows), sum(columns)});
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    TensorMap& map = rule.inputs[i];
+    if (map.sizes.size() == 2) put(map, 0, r);
+    // Of vectors without elements torch's backward loses count.
+    if (map.sizes.size() == 1 && c >= 0) rule.factors[static_cast<std::size_t>(c)].nonempty = true;
+    if (!map.sizes.empty()) put(map, map.sizes.size() - 1, c);
+    set_term(map, i);
+  }
+  set_parts(out, 0, r, rows);
+  set_parts(out, 1, c, columns);
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
+// _chunk_cat(tensors, dim, num_chunks): from `dim` on each tensor becomes num_chunks rows, padded
+// with zeros; the rows are joined. Dims before pass.
+ConcreteRule build_chunk_cat(const Call& call, Words) {
+  if (call.inputs.empty()) check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  rule.partial = PartialRule::any;
+  const Shape& first = call.inputs[0].meta.sizes;
+  if (first.empty()) check_ndim(call, 0, 1);
+  const auto dim = static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(first.size())));
+  const std::int64_t chunks = call.integer("num_chunks", 1);
+  if (chunks < 1) {
+    throw UsageError(Message("HP-S005", call.op + ": num_chunks must be at least 1")
+                         .fact("num_chunks", std::to_string(chunks)));
+  }
+  TensorMap out;
+  for (std::size_t d = 0; d < dim; ++d) {
+    out.sizes.push_back(first[d]);
+    out.dims.emplace_back();
+    if (first[d] == 1) continue;
+    put(out, d, add_factor(rule, "d" + std::to_string(d), first[d]));
+    rule.factors.back().nonempty = true;
+  }
+  std::int64_t width = 0;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Shape& sizes = call.inputs[i].meta.sizes;
+    if (sizes.size() <= dim) check_ndim(call, i, first.size());
+    for (std::size_t d = 0; d < dim; ++d) {
+      if (sizes[d] != first[d]) throw_sizes(call, i, d, sizes[d], first[d], "the first operand");
+      rule.inputs[i].dims[d] = out.dims[d];
+    }
+    const std::int64_t length = (sizes[dim] + chunks - 1) / chunks;
+    width += length * product(std::span(sizes).subspan(dim + 1));
+    set_term(rule.inputs[i], i);
+  }
+  out.sizes.insert(out.sizes.end(), {chunks, width});
+  out.dims.resize(out.sizes.size());
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -105,11 +182,10 @@ ConcreteRule build_stack(const Call& call, Words) {
 Shape pieces(const Call& call, std::string_view how, std::int64_t size) {
   if (how == "sizes") {
     Shape out = call.integers(call.has("split_sizes") ? "split_sizes" : "split_size");
-    std::int64_t sum = 0;
-    for (std::int64_t s : out) sum += s;
-    if (sum == size) return out;
-    throw UsageError(Message("HP-S009", call.op + ": the pieces sum to " + std::to_string(sum) +
-                                            ", the dim has size " + std::to_string(size)));
+    if (sum(out) == size) return out;
+    throw UsageError(Message("HP-S009", call.op + ": the pieces sum to " +
+                                            std::to_string(sum(out)) + ", the dim has size " +
+                                            std::to_string(size)));
   }
   std::int64_t step = call.integer("split_size", 1);
   if (how == "chunks") {
@@ -208,7 +284,9 @@ ConcreteRule build_glu(const Call& call, Words) {
 }
 
 constexpr Group kGroups[] = {
+    {"block_diag", "block_diag"},
     {"cat", "cat concat concatenate"},
+    {"chunk_cat", "_chunk_cat"},
     {"stack", "stack"},
     {"split sizes", "split.sizes split_with_sizes unsafe_split_with_sizes"},
     {"split size", "split.Tensor unsafe_split.Tensor"},
@@ -218,8 +296,10 @@ constexpr Group kGroups[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"cat", build_cat},     {"glu", build_glu},       {"split", build_split},
-    {"stack", build_stack}, {"unbind", build_unbind},
+    {"block_diag", build_block_diag}, {"cat", build_cat},
+    {"chunk_cat", build_chunk_cat},   {"glu", build_glu},
+    {"split", build_split},           {"stack", build_stack},
+    {"unbind", build_unbind},
 };
 
 }  // namespace

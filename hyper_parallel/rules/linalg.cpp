@@ -4,6 +4,7 @@
 //                              of min(m, n), "." a number; the leading dims are batches and
 //                              broadcast; "0mn": with the batch of operand 0; "-": left out, [0]
 //   svd, qr, eigh, lu, lu_unpack, solve, right_side: as batched, by their attributes
+//   lstsq: all whole
 
 #include <algorithm>
 #include <map>
@@ -116,6 +117,16 @@ ConcreteRule build_solve(const Call& call, Words) {
   return by(call, {"mm", other}, {other, "0mm", "0m", "0."});
 }
 
+// linalg_lstsq(self, b): which results there are depends on values, driver and device.
+ConcreteRule build_lstsq(const Call& call, Words) {
+  check_count(call, 2, 2);
+  ConcreteRule rule = start(call);
+  rule.outputs.assign(4, whole({-1}));
+  rule.outputs[0] = whole(Shape(call.inputs[1].meta.sizes.size(), -1));
+  rule.dynamic = true;
+  return rule;
+}
+
 // linalg_lu_solve(LU, pivots, B)
 ConcreteRule build_right_side(const Call& call, Words) {
   const std::string_view other = call.boolean("left", true) ? "mq" : "qm";
@@ -139,6 +150,7 @@ constexpr Row kRows[] = {
     {"aten::linalg_inv_ex", "batched mm -> mm ."},
     {"aten::linalg_ldl_factor_ex", "batched mm -> mm m ."},
     {"aten::linalg_ldl_solve", "batched mm m mq -> mq"},
+    {"aten::linalg_lstsq", "lstsq"},
     {"aten::linalg_lu", "lu"},
     {"aten::linalg_lu_factor_ex", "batched mn -> mn k ."},
     {"aten::linalg_lu_solve", "right_side"},
@@ -151,9 +163,15 @@ constexpr Row kRows[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"batched", build_batched},  {"eigh", build_eigh}, {"lu", build_lu},
-    {"lu_unpack", build_unpack}, {"qr", build_qr},     {"right_side", build_right_side},
-    {"solve", build_solve},      {"svd", build_svd},
+    {"batched", build_batched},
+    {"eigh", build_eigh},
+    {"lstsq", build_lstsq},
+    {"lu", build_lu},
+    {"lu_unpack", build_unpack},
+    {"qr", build_qr},
+    {"right_side", build_right_side},
+    {"solve", build_solve},
+    {"svd", build_svd},
 };
 
 }  // namespace

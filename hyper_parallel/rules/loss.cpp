@@ -133,6 +133,65 @@ ConcreteRule build_smooth(const Call& call, Words) {
   return rule;
 }
 
+// ctc_loss(log_probs [t, n, c] or [t, c], targets [n, s] or one after the other; lengths):
+// sequences pass by handler ctc_loss, which cuts the lengths.
+ConcreteRule build_ctc(const Call& call, Words) {
+  check_count(call, 2, 4);
+  const Shape& sizes = call.inputs[0].meta.sizes;
+  const Shape& targets = call.inputs[1].meta.sizes;
+  if (sizes.size() != 2) check_ndim(call, 0, 3);
+  ConcreteRule rule = start(call);
+  TensorMap out;
+  if (sizes.size() == 3) {
+    out.sizes.push_back(sizes[1]);
+    out.dims.emplace_back();
+    if (sizes[1] != 1) {
+      const bool sum = reduction(call) != kNone;
+      const int n = add_factor(rule, "n", sizes[1], sum ? FactorKind::reduce : FactorKind::pass);
+      rule.factors.back().handler = "ctc_loss";
+      put(rule.inputs[0], 1, n);
+      put(out, 0, n);
+      if (targets.size() == 2) {
+        if (targets[0] != sizes[1]) throw_sizes(call, 1, 0, targets[0], sizes[1], "log_probs");
+        put(rule.inputs[1], 0, n);
+      }
+    }
+  }
+  rule.outputs.push_back(reduction(call) == kNone ? std::move(out) : TensorMap{});
+  return rule;
+}
+
+// _linear_cross_entropy_batch_chunked(input [n, d], linear_weight [c, d], target [n], linear_bias?,
+// weight?) -> loss, and the gradients of input, linear_weight and linear_bias, [0, 0] if they are
+// not wanted. Tokens pass by the handler of this name.
+ConcreteRule build_linear_classes(const Call& call, Words) {
+  check_count(call, 3, 5);
+  check_ndim(call, 0, 2);
+  check_ndim(call, 1, 2);
+  check_ndim(call, 2, 1);
+  ConcreteRule rule = start(call);
+  const std::int64_t tokens = call.inputs[0].meta.sizes[0];
+  const std::int64_t targets = call.inputs[2].meta.sizes[0];
+  if (targets != tokens) throw_sizes(call, 2, 0, targets, tokens, "input");
+  int n = -1;
+  if (tokens != 1) {
+    n = add_factor(rule, "n", tokens, FactorKind::reduce);
+    rule.factors.back().handler = "linear_cross_entropy";
+    put(rule.inputs[0], 0, n);
+    put(rule.inputs[2], 0, n);
+  }
+  const Shape& weight = call.inputs[1].meta.sizes;
+  TensorMap input = whole({0, 0});
+  if (call.boolean("compute_input_grad", false)) {
+    input = whole(call.inputs[0].meta.sizes);
+    put(input, 0, n);
+  }
+  rule.outputs = {TensorMap{}, std::move(input),
+                  whole(call.boolean("compute_linear_weight_grad", false) ? weight : Shape{0, 0}),
+                  whole({call.boolean("compute_linear_bias_grad", false) ? weight[0] : 0})};
+  return rule;
+}
+
 // multi_margin_loss, multilabel_margin_loss: one loss a row; the classes must be whole.
 ConcreteRule build_margin(const Call& call, Words words) {
   check_count(call, 2, 3);
@@ -162,6 +221,8 @@ constexpr Row kRows[] = {
     {"aten::binary_cross_entropy", "loss_of_pairs"},
     {"aten::binary_cross_entropy_with_logits", "loss_of_pairs"},
     {"aten::cross_entropy_loss", "loss_of_classes cross_entropy"},
+    {"aten::ctc_loss.IntList", "ctc_loss"},
+    {"aten::ctc_loss.Tensor", "ctc_loss"},
     {"aten::huber_loss", "loss_of_pairs"},
     {"aten::kl_div", "loss_of_pairs"},
     {"aten::l1_loss", "loss_of_pairs"},
@@ -175,9 +236,13 @@ constexpr Row kRows[] = {
     {"aten::soft_margin_loss", "loss_of_pairs"},
     {"hyper_parallel::cross_entropy_with_softmax", "loss_with_softmax"},
     {"hyper_parallel::label_smooth", "label_smooth"},
+    {"torch_nn::_linear_cross_entropy_batch_chunked", "linear_cross_entropy"},
+    {"torch_nn::_linear_cross_entropy_batch_chunked_no_reduction", "n d!, c! d!, n, ?c!, ?c! -> n"},
 };
 
-constexpr NamedBuilder kBuilders[] = {{"label_smooth", build_smooth},
+constexpr NamedBuilder kBuilders[] = {{"ctc_loss", build_ctc},
+                                      {"label_smooth", build_smooth},
+                                      {"linear_cross_entropy", build_linear_classes},
                                       {"loss_of_classes", build_classes},
                                       {"loss_of_pairs", build_pairs},
                                       {"loss_with_softmax", build_with_softmax},

@@ -33,6 +33,21 @@ TensorMap whole(Shape sizes) {
   return map;
 }
 
+TensorMap like(const TensorMap& map) {
+  TensorMap out = whole(map.sizes);
+  out.dims = map.dims;
+  return out;
+}
+
+ConcreteRule start_moving(const Call& call, bool view) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  rule.inputs[0].linear = true;
+  rule.partial = PartialRule::any;
+  rule.aliases = view;
+  return rule;
+}
+
 std::vector<int> spread(ConcreteRule& rule, std::size_t input) {
   std::vector<int> out;
   const Shape sizes = rule.inputs[input].sizes;
@@ -49,6 +64,11 @@ void put(TensorMap& map, std::size_t dim, int factor) {
 
 void block(ConcreteRule& rule, int factor) {
   if (factor >= 0) rule.factors[static_cast<std::size_t>(factor)].kind = FactorKind::blocked;
+}
+
+void keep_whole(ConcreteRule& rule, TensorMap& out, const std::vector<int>& factors, int d) {
+  block(rule, factors[static_cast<std::size_t>(d)]);
+  out.dims[static_cast<std::size_t>(d)].clear();
 }
 
 bool has_word(Words words, std::string_view word) {

@@ -46,6 +46,13 @@ int add_factor(ConcreteRule& rule, std::string name, std::int64_t size,
 /// A tensor of these sizes with whole dims.
 TensorMap whole(Shape sizes);
 
+/// A tensor of the same sizes and dims, no operand.
+TensorMap like(const TensorMap& map);
+
+/// A rule of one operand that only moves its values; `view`: the result is a view of it.
+/// Throws UsageError HP-S001: more operands.
+ConcreteRule start_moving(const Call& call, bool view);
+
 /// Give each dim of operand `input` its own factor (none for size 1) and return them, -1 for none.
 std::vector<int> spread(ConcreteRule& rule, std::size_t input);
 
@@ -54,6 +61,9 @@ void put(TensorMap& map, std::size_t dim, int factor);
 
 /// Make a factor of any kind blocked. -1 is ignored.
 void block(ConcreteRule& rule, int factor);
+
+/// Make dim `d` whole, with its factor of `factors` (from `spread`), and so in result `out`.
+void keep_whole(ConcreteRule& rule, TensorMap& out, const std::vector<int>& factors, int d);
 
 bool has_word(Words words, std::string_view word);
 

@@ -15,11 +15,13 @@ namespace {
 // addmv of no rows gives one row where the addend has one: torch forgets to broadcast.
 constexpr Row kRows[] = {
     {"aten::_cdist_forward", "... p m!, ... r m! -> ... p r"},
+    {"aten::_pdist_forward", "pdist"},
     {"aten::addbmm", "^+m n, *b m k, *b k n -> m n"},
     {"aten::addmm", "^+m n, *m k, *k n -> m n"},
     {"aten::addmv", "^+m, *m k, *k -> m; filled"},
     {"aten::addr", "^+m n, *m, *n -> m n"},
     {"aten::baddbmm", "^+b m n, *b m k, *b k n -> b m n"},
+    {"aten::bilinear", "*... i, *... j, *o i j, ?+o -> ... o; filled"},
     {"aten::bmm", "*b m k, *b k n -> b m n"},
     {"aten::dot", "*k, *k -> ()"},
     {"aten::einsum", "einsum"},
@@ -117,8 +119,20 @@ ConcreteRule build_einsum(const Call& call, Words) {
   return concretize(parse_notation(rule + " -> " + operand_text(right, false)), call);
 }
 
-constexpr NamedBuilder kBuilders[] = {
-    {"einsum", build_einsum}, {"inner", build_inner}, {"matmul", build_matmul}};
+// pdist(self [n, m]): one distance for each pair of rows.
+ConcreteRule build_pdist(const Call& call, Words) {
+  check_count(call, 1, 1);
+  check_ndim(call, 0, 2);
+  ConcreteRule rule = start(call);
+  const std::int64_t n = call.inputs[0].meta.sizes[0];
+  rule.outputs.push_back(whole({n * (n - 1) / 2}));
+  return rule;
+}
+
+constexpr NamedBuilder kBuilders[] = {{"einsum", build_einsum},
+                                      {"inner", build_inner},
+                                      {"matmul", build_matmul},
+                                      {"pdist", build_pdist}};
 
 }  // namespace
 

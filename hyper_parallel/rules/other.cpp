@@ -1,4 +1,4 @@
-// Rows of no larger family: linear algebra by batch, transforms, counting, grouped products.
+// Rows of no larger family: linear algebra by batch, transforms, grouped products.
 
 #include <algorithm>
 
@@ -30,20 +30,6 @@ ConcreteRule build_grouped(const Call& call, Words) {
       factor.nonempty = true;
     }
   }
-  return rule;
-}
-
-// histc: counts in fixed bins add up; with min = max the bins depend on the values.
-ConcreteRule build_histc(const Call& call, Words) {
-  check_count(call, 1, 1);
-  ConcreteRule rule = start(call);
-  const bool fixed = !(is_number(call, "min", 0) && is_number(call, "max", 0)) && call.has("max");
-  for (int f : spread(rule, 0)) {
-    if (f < 0) continue;
-    rule.factors[static_cast<std::size_t>(f)].kind =
-        fixed ? FactorKind::reduce : FactorKind::blocked;
-  }
-  rule.outputs.push_back(whole({call.integer("bins", 100)}));
   return rule;
 }
 
@@ -112,9 +98,10 @@ constexpr Row kRows[] = {
     {"aten::_fft_c2r", "transform real"},
     {"aten::_fft_r2c", "transform half"},
     {"aten::_grouped_mm", "grouped_mm"},
-    {"aten::histc", "histc"},
     {"aten::linalg_cross", "*... d!@dim=-1, *... d!@dim=-1 -> ... d@dim=-1"},
     {"aten::linalg_solve_triangular", "... n! n!, ... p! q! -> ... p q"},
+    {"aten::max_pool2d_with_indices_backward",
+     "*... a! b!, ... h! w!, ... a! b! -> ... h w; filled"},
     {"aten::renorm", "renorm"},
     {"aten::searchsorted.Tensor", "searchsorted"},
     {"aten::trace", "*m! n! -> ()"},
@@ -122,8 +109,10 @@ constexpr Row kRows[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"grouped_mm", build_grouped},  {"histc", build_histc},         {"renorm", build_renorm},
-    {"searchsorted", build_search}, {"transform", build_transform},
+    {"grouped_mm", build_grouped},
+    {"renorm", build_renorm},
+    {"searchsorted", build_search},
+    {"transform", build_transform},
 };
 
 }  // namespace

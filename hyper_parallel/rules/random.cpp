@@ -33,6 +33,15 @@ ConcreteRule build_draw(const Call& call, Words words) {
   return rule;
 }
 
+// rrelu_with_noise(self, noise): in training a slope for each negative element, left in noise.
+ConcreteRule build_rrelu(const Call& call, Words) {
+  check_count(call, 2, 2);
+  ConcreteRule rule = pointwise_rule(call);
+  rule.random = call.boolean("training", false);
+  rule.inputs[1].ignore_pin = !rule.random;  // written in training alone
+  return rule;
+}
+
 // multinomial: draws for rows; [n, classes] -> [n, samples].
 ConcreteRule build_multinomial(const Call& call, Words) {
   check_count(call, 1, 1);
@@ -57,10 +66,13 @@ constexpr Group kGroups[] = {
      "normal_functional rand_like randint_like randint_like.low_dtype randn_like random_ "
      "random_.from random_.to uniform uniform_"},
     {"multinomial", "multinomial"},
+    {"rrelu", "rrelu_with_noise"},
 };
 
-constexpr NamedBuilder kBuilders[] = {
-    {"draw", build_draw}, {"dropout", build_dropout}, {"multinomial", build_multinomial}};
+constexpr NamedBuilder kBuilders[] = {{"draw", build_draw},
+                                      {"dropout", build_dropout},
+                                      {"multinomial", build_multinomial},
+                                      {"rrelu", build_rrelu}};
 
 }  // namespace
 

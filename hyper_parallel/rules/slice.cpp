@@ -1,4 +1,4 @@
-// Parts of a tensor by position, and the reverse: slice, select, pad, repeat, roll, triangles.
+// Parts of a tensor by position, and the reverse: slice, select, pad, roll, triangles.
 //
 // A dim of which a part is taken must be whole; the others pass.
 
@@ -10,33 +10,12 @@
 namespace hyper_parallel::rules {
 namespace {
 
-ConcreteRule start_moving(const Call& call, bool view) {
-  check_count(call, 1, 1);
-  ConcreteRule rule = start(call);
-  rule.inputs[0].linear = true;
-  rule.partial = PartialRule::any;
-  rule.aliases = view;
-  return rule;
-}
-
-TensorMap like_first(const ConcreteRule& rule) {
-  TensorMap out = whole(rule.inputs[0].sizes);
-  out.dims = rule.inputs[0].dims;
-  return out;
-}
-
-// Make dim `d` whole on both sides.
-void keep_whole(ConcreteRule& rule, TensorMap& out, const std::vector<int>& factors, int d) {
-  block(rule, factors[static_cast<std::size_t>(d)]);
-  out.dims[static_cast<std::size_t>(d)].clear();
-}
-
 ConcreteRule build_slice(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, true);
   const std::vector<int> factors = spread(rule, 0);
   if (factors.empty()) check_ndim(call, 0, 1);
   const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
-  TensorMap out = like_first(rule);
+  TensorMap out = like(rule.inputs[0]);
   std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
   const std::int64_t step = call.integer("step", 1);
   if (step < 1) {
@@ -70,7 +49,7 @@ ConcreteRule build_slices(const Call& call, Words) {
   if (starts.size() != axes.size() || ends.size() != axes.size() || strides.size() != axes.size()) {
     throw UsageError(Message("HP-S005", call.op + ": axes, starts and ends differ in length"));
   }
-  TensorMap out = like_first(rule);
+  TensorMap out = like(rule.inputs[0]);
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int dim = check_dim(call, axes[i], ndim);
     std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
@@ -110,7 +89,7 @@ ConcreteRule build_select(const Call& call, Words) {
                                             " is out of range for dim " + std::to_string(dim) +
                                             " of size " + std::to_string(size)));
   }
-  TensorMap out = like_first(rule);
+  TensorMap out = like(rule.inputs[0]);
   keep_whole(rule, out, factors, dim);
   out.sizes.erase(out.sizes.begin() + dim);
   out.dims.erase(out.dims.begin() + dim);
@@ -126,7 +105,7 @@ ConcreteRule build_pad(const Call& call, Words) {
   if (pad.size() % 2 != 0 || pad.size() / 2 > factors.size()) {
     throw UsageError(Message("HP-S005", call.op + ": pad must hold two numbers a dim"));
   }
-  TensorMap out = like_first(rule);
+  TensorMap out = like(rule.inputs[0]);
   bool changes = false;
   for (std::size_t i = 0; i < pad.size() / 2; ++i) {
     const std::size_t d = factors.size() - 1 - i;
@@ -152,7 +131,7 @@ ConcreteRule build_moved(const Call& call, Words) {
   const std::vector<int> factors = spread(rule, 0);
   const int ndim = static_cast<int>(factors.size());
   const bool none = call.op.starts_with("aten::flip") && call.integers("dims").empty();
-  TensorMap out = like_first(rule);
+  TensorMap out = like(rule.inputs[0]);
   if (!none) {
     for (int d : dims_of(call, "dims", ndim)) keep_whole(rule, out, factors, d);
   }
@@ -165,101 +144,8 @@ ConcreteRule build_triangle(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, false);
   const std::vector<int> factors = spread(rule, 0);
   if (factors.size() < 2) check_ndim(call, 0, 2);
-  TensorMap out = like_first(rule);
+  TensorMap out = like(rule.inputs[0]);
   for (int d : {1, 2}) keep_whole(rule, out, factors, static_cast<int>(factors.size()) - d);
-  rule.outputs.push_back(std::move(out));
-  return rule;
-}
-
-// repeat: dim d becomes [times, d]. The copies stay together, so a split dim is segmented.
-ConcreteRule build_repeat(const Call& call, Words) {
-  ConcreteRule rule = start_moving(call, false);
-  const std::vector<int> factors = spread(rule, 0);
-  const auto times = call.integers("repeats");
-  if (times.size() < factors.size()) check_ndim(call, 0, times.size());
-  const std::size_t lead = times.size() - factors.size();
-  TensorMap out = whole(times);
-  for (std::size_t d = 0; d < times.size(); ++d) {
-    if (times[d] != 1 && d >= lead && factors[d - lead] >= 0) {
-      put(out, d, add_factor(rule, "r", times[d], FactorKind::blocked));
-    }
-    if (d < lead) continue;
-    out.sizes[d] *= rule.inputs[0].sizes[d - lead];
-    put(out, d, factors[d - lead]);
-  }
-  rule.outputs.push_back(std::move(out));
-  return rule;
-}
-
-// repeat_interleave by one number: dim d becomes [d, times]; without a dim, of the flattened
-// tensor.
-ConcreteRule build_interleave(const Call& call, Words) {
-  ConcreteRule rule = start_moving(call, false);
-  const std::vector<int> factors = spread(rule, 0);
-  const std::int64_t times = call.integer("repeats", 1);
-  TensorMap out = like_first(rule);
-  std::size_t dim = 0;
-  if (call.has("dim") && !factors.empty()) {
-    dim = static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(factors.size())));
-  } else {
-    out = whole({product(out.sizes)});
-    for (int f : factors) put(out, 0, f);
-  }
-  if (out.dims[dim].empty() || call.has("output_size")) {
-    for (int f : out.dims[dim]) block(rule, f);
-    out.dims[dim].clear();
-  } else if (times != 1) {
-    put(out, dim, add_factor(rule, "r", times, FactorKind::blocked));
-  }
-  out.sizes[dim] *= times;
-  rule.outputs.push_back(std::move(out));
-  return rule;
-}
-
-// unfold: windows of one dim become a new last dim.
-ConcreteRule build_unfold(const Call& call, Words) {
-  ConcreteRule rule = start_moving(call, true);
-  const std::vector<int> factors = spread(rule, 0);
-  if (factors.empty()) check_ndim(call, 0, 1);
-  const int dim = dim_of(call, "dimension", 0, static_cast<int>(factors.size()));
-  TensorMap out = like_first(rule);
-  keep_whole(rule, out, factors, dim);
-  std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
-  const std::int64_t window = call.integer("size", 1);
-  const std::int64_t step = std::max<std::int64_t>(call.integer("step", 1), 1);
-  if (window > size)
-    throw_sizes(call, 0, static_cast<std::size_t>(dim), size, window, "the window");
-  size = (size - window) / step + 1;
-  out.sizes.push_back(window);
-  out.dims.emplace_back();
-  rule.outputs.push_back(std::move(out));
-  return rule;
-}
-
-// diagonal: two dims become one, at the end.
-ConcreteRule build_diagonal(const Call& call, Words) {
-  ConcreteRule rule = start_moving(call, true);
-  const std::vector<int> factors = spread(rule, 0);
-  const int ndim = static_cast<int>(factors.size());
-  if (ndim < 2) check_ndim(call, 0, 2);
-  const int a = dim_of(call, "dim1", 0, ndim);
-  const int b = dim_of(call, "dim2", 1, ndim);
-  const std::int64_t offset = call.integer("offset", 0);
-  const Shape& sizes = rule.inputs[0].sizes;
-  const std::int64_t length =
-      std::min(sizes[static_cast<std::size_t>(a)] + std::min<std::int64_t>(offset, 0),
-               sizes[static_cast<std::size_t>(b)] - std::max<std::int64_t>(offset, 0));
-  TensorMap out;
-  for (int d = 0; d < ndim; ++d) {
-    if (d == a || d == b) {
-      block(rule, factors[static_cast<std::size_t>(d)]);
-      continue;
-    }
-    out.sizes.push_back(sizes[static_cast<std::size_t>(d)]);
-    out.dims.push_back(rule.inputs[0].dims[static_cast<std::size_t>(d)]);
-  }
-  out.sizes.push_back(std::max<std::int64_t>(length, 0));
-  out.dims.emplace_back();
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -283,7 +169,7 @@ ConcreteRule build_narrow(const Call& call, Words) {
   const std::vector<int> factors = spread(rule, 0);
   if (factors.empty()) check_ndim(call, 0, 1);
   const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
-  TensorMap out = like_first(rule);
+  TensorMap out = like(rule.inputs[0]);
   keep_whole(rule, out, factors, dim);
   out.sizes[static_cast<std::size_t>(dim)] = call.integer("length", 0);
   rule.outputs.push_back(std::move(out));
@@ -317,30 +203,7 @@ ConcreteRule build_part(const Call& call, Words words) {
   rule.inputs[0].linear = src.linear = true;
   src.term = 1;
   rule.partial = PartialRule::any;
-  rule.outputs.push_back(like_first(rule));
-  return rule;
-}
-
-// diag_embed: the last dim becomes two.
-ConcreteRule build_diag_embed(const Call& call, Words) {
-  ConcreteRule rule = start_moving(call, false);
-  const std::vector<int> factors = spread(rule, 0);
-  const int ndim = static_cast<int>(factors.size()) + 1;
-  if (ndim < 2) check_ndim(call, 0, 1);
-  block(rule, factors.back());
-  const int a = dim_of(call, "dim1", -2, ndim);
-  const int b = dim_of(call, "dim2", -1, ndim);
-  const std::int64_t offset = call.integer("offset", 0);
-  const std::int64_t size = rule.inputs[0].sizes.back() + (offset < 0 ? -offset : offset);
-  TensorMap out;
-  std::size_t next = 0;
-  for (int d = 0; d < ndim; ++d) {
-    const bool made = d == a || d == b;
-    out.sizes.push_back(made ? size : rule.inputs[0].sizes[next]);
-    out.dims.push_back(made ? std::vector<int>{} : rule.inputs[0].dims[next]);
-    next += made ? 0 : 1;
-  }
-  rule.outputs.push_back(std::move(out));
+  rule.outputs.push_back(like(rule.inputs[0]));
   return rule;
 }
 
@@ -348,7 +211,7 @@ ConcreteRule build_diag_embed(const Call& call, Words) {
 ConcreteRule build_rot90(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, false);
   const std::vector<int> factors = spread(rule, 0);
-  TensorMap out = like_first(rule);
+  TensorMap out = like(rule.inputs[0]);
   const std::vector<int> dims = dims_of(call, "dims", static_cast<int>(factors.size()));
   for (int d : dims) keep_whole(rule, out, factors, d);
   if (call.integer("k", 1) % 2 != 0 && dims.size() == 2) {
@@ -362,41 +225,25 @@ ConcreteRule build_rot90(const Call& call, Words) {
 constexpr Row kRows[] = {{"hyper_parallel::slice", "slices"}};
 
 constexpr Group kGroups[] = {
-    {"diag_embed", "diag_embed"},
-    {"diagonal", "diagonal"},
     {"flip_or_roll", "flip roll"},
     {"narrow", "narrow_copy"},
     {"pad", "constant_pad_nd pad"},
     {"part", "select_scatter"},
     {"part diagonal", "diagonal_scatter"},
     {"part slice", "slice_scatter"},
-    {"repeat", "repeat"},
-    {"repeat_interleave", "repeat_interleave.self_int"},
     {"rot90", "rot90"},
     {"select", "select.int"},
     {"slice", "slice.Tensor"},
     {"strided", "as_strided"},
     {"strided scatter", "as_strided_scatter"},
     {"triangle", "tril triu"},
-    {"unfold", "unfold"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"diag_embed", build_diag_embed},
-    {"diagonal", build_diagonal},
-    {"flip_or_roll", build_moved},
-    {"narrow", build_narrow},
-    {"pad", build_pad},
-    {"part", build_part},
-    {"repeat", build_repeat},
-    {"repeat_interleave", build_interleave},
-    {"rot90", build_rot90},
-    {"select", build_select},
-    {"slice", build_slice},
-    {"slices", build_slices},
-    {"strided", build_strided},
+    {"flip_or_roll", build_moved}, {"narrow", build_narrow}, {"pad", build_pad},
+    {"part", build_part},          {"rot90", build_rot90},   {"select", build_select},
+    {"slice", build_slice},        {"slices", build_slices}, {"strided", build_strided},
     {"triangle", build_triangle},
-    {"unfold", build_unfold},
 };
 
 }  // namespace

@@ -54,8 +54,9 @@ ConcreteRule build_norm(const Call& call, Words words) {
   return rule;
 }
 
-// group_norm(input [n, c, ...], weight? [c], bias? [c]): only n passes.
-ConcreteRule build_group_norm(const Call& call, Words) {
+// group_norm(input [n, c, ...], weight? [c], bias? [c]): only n passes. `native`: attribute N is
+// the length of n, and the statistics are results, [n, group].
+ConcreteRule build_group_norm(const Call& call, Words words) {
   check_count(call, 1, 3);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
@@ -63,16 +64,27 @@ ConcreteRule build_group_norm(const Call& call, Words) {
   TensorMap out = whole(call.inputs[0].meta.sizes);
   out.dims = rule.inputs[0].dims;
   rule.outputs.push_back(std::move(out));
+  if (!has_word(words, "native")) return rule;
+  if (factors.empty()) check_ndim(call, 0, 3);
+  const std::int64_t n = call.inputs[0].meta.sizes[0];
+  if (call.integer("N", n) != n) throw_sizes(call, 0, 0, n, call.integer("N", n), "argument N");
+  rule.rewrites.push_back({Rewrite::Kind::local_size, "N", 0, 0});
+  TensorMap statistics = whole({n, call.integer("group", 1)});
+  put(statistics, 0, factors[0]);
+  rule.outputs.insert(rule.outputs.end(), 2, statistics);
   return rule;
 }
 
 // batch_norm(input [n, c, ...], weight?, bias?, running_mean?, running_var?): channels pass; the
 // rest passes too; in training, where the statistics are those of the batch, by handler batch_norm.
-ConcreteRule build_batch_norm(const Call& call, Words) {
+//   train, eval  so it is, where no attribute tells
+//   saved        mean and 1 / deviation of the batch are results; [0] if they are not of the batch
+//   reserve      and a buffer without elements
+ConcreteRule build_batch_norm(const Call& call, Words words) {
   check_count(call, 1, 5);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
-  const bool own = call.boolean("training", false);
+  const bool own = has_word(words, "train") || call.boolean("training", false);
   if (factors.size() > 1 && factors[1] >= 0) {
     rule.factors[static_cast<std::size_t>(factors[1])].nonempty = true;
   }
@@ -89,13 +101,26 @@ ConcreteRule build_batch_norm(const Call& call, Words) {
   TensorMap out = whole(call.inputs[0].meta.sizes);
   out.dims = rule.inputs[0].dims;
   rule.outputs.push_back(std::move(out));
+  if (has_word(words, "saved")) {
+    if (factors.size() < 2) check_ndim(call, 0, 2);
+    for (Factor& factor : rule.factors) factor.nonempty = true;  // torch divides by the count
+    TensorMap statistics = whole({own ? call.inputs[0].meta.sizes[1] : 0});
+    if (own) put(statistics, 0, factors[1]);
+    rule.outputs.insert(rule.outputs.end(), 2, statistics);
+  }
+  if (has_word(words, "reserve")) rule.outputs.push_back(whole({0}));
   return rule;
 }
 
 constexpr Row kRows[] = {
+    {"aten::_batch_norm_no_update", "batch_norm eval saved reserve"},
+    {"aten::_batch_norm_with_update", "batch_norm train saved reserve"},
     {"aten::_fused_rms_norm", "norm ! rstd"},
     {"aten::_log_softmax", "... d~log_softmax@dim -> ="},
     {"aten::_log_softmax_backward_data", "*... d!@dim, ... d!@dim -> ="},
+    {"aten::_native_batch_norm_legit", "batch_norm saved"},
+    {"aten::_native_batch_norm_legit.no_stats", "batch_norm saved"},
+    {"aten::_native_batch_norm_legit_no_training", "batch_norm eval saved"},
     {"aten::_safe_softmax", "... d!@dim -> ="},
     {"aten::_softmax", "... d~softmax@dim -> ="},
     {"aten::_softmax_backward_data", "*... d!@dim, ... d!@dim -> ="},
@@ -103,6 +128,8 @@ constexpr Row kRows[] = {
     {"aten::group_norm", "group_norm"},
     {"aten::layer_norm", "norm layer_norm"},
     {"aten::log_softmax.int", "... d~log_softmax@dim -> ="},
+    {"aten::native_batch_norm", "batch_norm saved"},
+    {"aten::native_group_norm", "group_norm native"},
     {"aten::native_layer_norm", "norm ! native"},
     {"aten::rms_norm", "norm rms_norm"},
     {"aten::softmax.int", "... d~softmax@dim -> ="},

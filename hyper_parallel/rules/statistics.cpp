@@ -29,12 +29,6 @@ void put_channels(ConcreteRule& rule, const Call& call, int channels) {
   }
 }
 
-TensorMap like_first(const ConcreteRule& rule) {
-  TensorMap out = whole(rule.inputs[0].sizes);
-  out.dims = rule.inputs[0].dims;
-  return out;
-}
-
 std::vector<int> start_norm(ConcreteRule& rule, const Call& call) {
   if (call.inputs[0].meta.sizes.size() < 2) check_ndim(call, 0, 2);
   rule = start(call);
@@ -53,7 +47,7 @@ ConcreteRule build_batch_norm(const Call& call, Words) {
     if (d != 1 && training) factor.handler = "batch_norm";
   }
   put_channels(rule, call, factors[1]);
-  rule.outputs.push_back(like_first(rule));
+  rule.outputs.push_back(like(rule.inputs[0]));
   TensorMap channels = whole({call.inputs[0].meta.sizes[1]});
   put(channels, 0, factors[1]);
   rule.outputs.insert(rule.outputs.end(), 4, channels);
@@ -78,7 +72,7 @@ ConcreteRule build_statistics(const Call& call, Words words) {
   TensorMap statistics = whole({sizes[0], count});
   put(statistics, 0, factors[0]);
   if (!groups) put(statistics, 1, factors[1]);
-  rule.outputs.push_back(like_first(rule));
+  rule.outputs.push_back(like(rule.inputs[0]));
   rule.outputs.insert(rule.outputs.end(), 2, statistics);
   return rule;
 }

@@ -29,6 +29,14 @@ void softmax_cross_entropy(HandlerCall& c);
 
 // handlers_embedding.cpp
 void embedding(HandlerCall& c);
+void embedding_bag(HandlerCall& c);
+
+// handlers_counting.cpp
+void histogram(HandlerCall& c);
+
+// handlers_tokens.cpp
+void ctc_loss(HandlerCall& c);
+void linear_cross_entropy(HandlerCall& c);
 
 // handlers_halo.cpp
 void halo(HandlerCall& c);

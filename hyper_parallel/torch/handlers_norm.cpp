@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <limits>
@@ -86,7 +87,7 @@ void batch_norm(HandlerCall& c) {
     const at::Tensor new_mean = m.mean().detach().reshape(-1).to(mean.scalar_type());
     const at::Tensor new_var =
         (m.squares / std::max(count - 1, 1.0)).detach().reshape(-1).to(variance.scalar_type());
-    if (c.returns() == 1) {
+    if (c.returns() < 5) {
       mean.mul_(1 - momentum).add_(new_mean, momentum);
       variance.mul_(1 - momentum).add_(new_var, momentum);
     } else {
@@ -94,10 +95,18 @@ void batch_norm(HandlerCall& c) {
       variance = variance * (1 - momentum) + new_var * momentum;
     }
   }
-  if (c.returns() == 1) {
-    c.finish({y});
-  } else {
-    c.finish({y, mean, variance, m.mean().reshape(-1), scale.reshape(-1)});
+  const at::Tensor saved = m.mean().reshape(-1);
+  const at::Tensor rate = scale.reshape(-1);
+  switch (c.returns()) {
+    case 1:
+      return c.finish({y});
+    case 3:  // torch's own: what its backward needs
+      return c.finish({y, saved.detach(), rate.detach()});
+    case 4:
+      return c.finish(
+          {y, saved.detach(), rate.detach(), at::empty({0}, x.options().dtype(at::kByte))});
+    default:
+      return c.finish({y, mean, variance, saved, rate});
   }
 }
 

@@ -10,6 +10,7 @@
 #include "hyper_parallel/torch/coordinate.h"
 #include "hyper_parallel/torch/frame.h"
 #include "hyper_parallel/torch/handlers.h"
+#include "hyper_parallel/torch/running_statistics.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -102,15 +103,6 @@ c10::IValue rewritten(const rules::Rewrite& r, const rules::Inference& inference
   return lengths;
 }
 
-// Running statistics are written in training, though no schema says so. Cut anew, they would be
-// updated in part on each rank.
-bool updates_silently(const Frame& f, const std::string& argument) {
-  if (argument != "running_mean" && argument != "running_var") return false;
-  if (!f.info.name.starts_with("aten::")) return false;  // ours return them
-  const auto training = f.op.schema().argumentIndexWithName("training");
-  return training.has_value() && f.argument(static_cast<std::size_t>(*training)).toBool();
-}
-
 // Whether an op in place may run on whole tensors. A sum that is pending stays the user's decision.
 bool can_write_back(const Frame& f, const Operands& operands, const rules::Call& call) {
   if (policy() == Policy::strict || f.info.has_out) return false;
@@ -176,7 +168,7 @@ rules::Call make_call(const Frame& f, const Operands& operands) {
       o.present = t.defined();
       if (t.defined()) o.meta = meta_of(t);
       if (is_dtensor(t)) o.layout = impl_of(t)->layout();
-      o.pinned = a.written || updates_silently(f, schema[i].name());
+      o.pinned = a.written && !is_updated_statistic(f, i);
       if (!a.out) call.inputs.push_back(std::move(o));
     }
     if (!a.out) call.list_lengths.push_back(a.list ? static_cast<int>(members) : -1);

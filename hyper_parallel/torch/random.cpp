@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 
@@ -50,6 +51,42 @@ void run_dropout(Frame& f, const OpPlan& plan, Operands& operands, bool in_place
   f.stack->push_back(result);
 }
 
+// The slopes of negative elements are drawn one after the other, so which one an element gets
+// depends on the signs of all before it. They are left in the second operand, 1 elsewhere.
+void run_rrelu(Frame& f, const OpPlan& plan, Operands& operands, bool in_place) {
+  const at::Tensor t = operands.tensors[0];
+  const Layout* whole = Layout::replicated(plan.mesh);
+  const Layout* own = is_dtensor(t) ? impl_of(t)->layout() : whole;
+  const Layout* layout = in_place ? own : plan.outputs[0];
+  at::Tensor local = is_dtensor(t) ? local_for_use(t) : border_in(t, plan.mesh);
+  if (plan.inputs[0].plan) local = redistribute(plan.inputs[0].plan, local);
+  at::Tensor slope;
+  {
+    const at::NoGradGuard no_grad;
+    const at::Tensor x = move(is_dtensor(t) ? impl_of(t)->local() : t, own, whole, t.sizes());
+    const at::Tensor noise = at::empty_like(x);
+    f.argument(0) = in_place ? x.clone() : x.contiguous();
+    f.argument(1) = noise;
+    Drawing drawing;
+    f.op.callBoxed(f.stack);
+    slope = move(noise, whole, layout, t.sizes());
+  }
+  const at::Tensor noise = operands.tensors[1];
+  at::Tensor result;
+  if (in_place) {
+    local.mul_(slope);
+    refresh(t, local, layout, t.sizes());
+    result = t;
+  } else {
+    result = wrap(at::mul(local, slope), layout, t.sizes());
+  }
+  if (is_dtensor(noise)) {
+    refresh(noise, move(slope, layout, impl_of(noise)->layout(), t.sizes()),
+            impl_of(noise)->layout(), t.sizes());
+  }
+  f.stack->back() = result;
+}
+
 // Operands whose values matter come whole; those that only lend their shape are empty.
 at::Tensor whole_operand(const at::Tensor& t, bool shape_only) {
   if (!is_dtensor(t)) return t;
@@ -64,6 +101,9 @@ void run_random(Frame& f, const OpPlan& plan, Operands& operands) {
   const std::string name = base_name(f.info);
   if (name == "aten::dropout" || name == "aten::dropout_") {
     return run_dropout(f, plan, operands, name == "aten::dropout_");
+  }
+  if (name == "aten::rrelu_with_noise" || name == "aten::rrelu_with_noise_") {
+    return run_rrelu(f, plan, operands, name == "aten::rrelu_with_noise_");
   }
   const bool in_place = f.info.writes;
   const bool fills = in_place && name.find("dropout") == std::string::npos;

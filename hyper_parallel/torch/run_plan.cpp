@@ -8,6 +8,7 @@
 #include "hyper_parallel/torch/check_mode.h"
 #include "hyper_parallel/torch/frame.h"
 #include "hyper_parallel/torch/redistribute.h"
+#include "hyper_parallel/torch/running_statistics.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -32,10 +33,18 @@ at::Tensor moved(const Frame& f, const at::Tensor& t, const at::Tensor& local,
   return out;
 }
 
+[[noreturn]] void throw_sparse(const Frame& f, const at::Tensor& t) {
+  throw UnsupportedError(
+      Message("HP-D025", f.info.name + ": a sparse tensor cannot be a part of a DTensor")
+          .fact("tensor", c10::str(t.scalar_type(), t.sizes(), " ", t.layout()))
+          .hint("to_dense() first, or run the op on full_tensor() of the others"));
+}
+
 at::Tensor input_local(const Frame& f, const OpPlan& plan, const at::Tensor& t,
                        const OpPlan::Input& input) {
   if (!t.defined()) return t;
   if (!is_dtensor(t)) {
+    if (t.layout() != at::kStrided && (input.plan || t.requires_grad())) throw_sparse(f, t);
     if (check_mode_enabled()) check_equal_on_ranks(f.info.name, t, plan.mesh);
     at::Tensor local = border_in(t, plan.mesh);
     return input.plan ? redistribute(input.plan, local) : local;
@@ -122,6 +131,17 @@ struct Written {
   at::Tensor local;  // what the op writes
 };
 
+/// A running statistic that the op wrote elsewhere: its value in the layout and sizes of `t`.
+void bring_back(const at::Tensor& t, const at::Tensor& value, const OpPlan& plan,
+                const OpPlan::Input& input) {
+  const at::NoGradGuard no_grad;
+  const Layout* whole = Layout::replicated(plan.mesh);
+  const Layout* layout = is_dtensor(t) ? impl_of(t)->layout() : whole;
+  at::Tensor target = is_dtensor(t) ? local_for_use(t) : t;
+  target.copy_(move(value, input.layout, layout, t.sizes()));
+  if (is_dtensor(t)) refresh(t, target, layout, t.sizes());
+}
+
 const Written* find_written(const Operands& operands, c10::ArrayRef<Written> written,
                             int argument) {
   for (const Written& w : written) {
@@ -136,6 +156,7 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
   const std::size_t count = operands.tensors.size();
   c10::SmallVector<at::Tensor, 8> locals;
   c10::SmallVector<Written, 2> written;
+  c10::SmallVector<std::pair<std::size_t, at::Tensor>, 2> moved_statistics;
   for (std::size_t i = 0; i < count; ++i) {
     const at::Tensor& t = operands.tensors[i];
     const OpInfo::Argument& a = f.info.arguments[static_cast<std::size_t>(operands.argument[i])];
@@ -145,9 +166,17 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
       written.push_back({i, t, locals.back()});
       continue;
     }
-    const bool writes = a.written && is_dtensor(t) && !plan.inputs[i].scratch;
+    const OpPlan::Input& input = plan.inputs[i];
+    const auto argument = static_cast<std::size_t>(operands.argument[i]);
+    if (input.plan && is_updated_statistic(f, argument)) {
+      // Nobody else may hold what the op writes.
+      locals.push_back(redistribute(input.plan, is_dtensor(t) ? local_for_use(t) : t).clone());
+      moved_statistics.emplace_back(i, locals.back());
+      continue;
+    }
+    const bool writes = a.written && is_dtensor(t) && !input.scratch;
     if (writes) check_writable(f, t);
-    locals.push_back(input_local(f, plan, t, plan.inputs[i]));
+    locals.push_back(input_local(f, plan, t, input));
     if (writes) written.push_back({i, t, locals.back()});
   }
   put_locals(f, locals);
@@ -161,6 +190,9 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
     f.op.callBoxed(f.stack);
   }
 
+  for (const auto& [i, value] : moved_statistics) {
+    bring_back(operands.tensors[i], value, plan, plan.inputs[i]);
+  }
   // Writes: the wrapper keeps its layout; where the op ran on a copy, the value goes back.
   const std::size_t returns = f.info.written_return.size();
   const std::size_t first = f.stack->size() - returns;
@@ -216,6 +248,7 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
         ++k;
         continue;
       }
+      if (local.layout() != at::kStrided) throw_sparse(f, local);
       const auto sizes = sizes_of(plan, k, local);
       at::Tensor out = wrap(std::move(local), layout_of(plan, k), sizes);
       if (f.info.view_return[r] && is_dtensor(operands.tensors[0])) {

@@ -1,6 +1,7 @@
 // Ops that no rule can describe: they read or change the wrapper itself.
 
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <numeric>
@@ -39,16 +40,6 @@ void is_same_size(Frame& f) {
 
 void refuse(Frame& f) { no_storage(f); }
 
-void resize(Frame& f) {
-  if (f.argument(0).toTensor().sizes() != f.argument(1).toDimVector()) no_storage(f);
-  pop_push(f, f.argument(0));
-}
-
-void resize_as(Frame& f) {
-  if (f.argument(0).toTensor().sizes() != f.argument(1).toTensor().sizes()) no_storage(f);
-  pop_push(f, f.argument(0));
-}
-
 // The whole of `t`, in memory as the strides of `t` say. `t` must not be a part of another tensor,
 // as one device could read beyond it.
 at::Tensor laid_out(Frame& f, const at::Tensor& t) {
@@ -65,6 +56,42 @@ at::Tensor laid_out(Frame& f, const at::Tensor& t) {
   at::Tensor out = wrap(memory, whole, t.sizes());
   impl_of(out)->copied_view = true;
   return out;
+}
+
+// The elements in the order of memory; new ones are 0, so that replicas agree. A dim that is split
+// stays so if it is there still.
+void resize_to(Frame& f, c10::IntArrayRef sizes) {
+  const at::Tensor self = f.argument(0).toTensor();
+  if (is_dtensor(self) && self.sizes() != sizes) {
+    TORCH_CHECK(!self.requires_grad(), "cannot resize variables that require grad");
+    if (!self.is_contiguous() || !f.argument(2).isNone()) no_storage(f);
+    DTensorImpl* d = impl_of(self);
+    const Layout* whole = Layout::replicated(d->layout()->mesh());
+    const Layout* layout = d->layout();
+    bool fits = !layout->has_partial();
+    for (const Split& split : layout->splits()) fits &= split.dim < static_cast<int>(sizes.size());
+    if (!fits) layout = whole;
+    const at::Tensor old = impl_of(laid_out(f, self))->local().flatten();
+    const std::int64_t count = c10::multiply_integers(sizes);
+    const at::Tensor all = at::zeros({count}, old.options());
+    const std::int64_t kept = std::min(count, old.numel());
+    all.narrow(0, 0, kept).copy_(old.narrow(0, 0, kept));
+    refresh(self, move(all.view(sizes), whole, layout, sizes).clone(), layout, sizes);
+  }
+  pop_push(f, self);
+}
+
+void resize(Frame& f) { resize_to(f, f.argument(1).toDimVector()); }
+
+void resize_as(Frame& f) { resize_to(f, f.argument(1).toTensor().sizes().vec()); }
+
+// Where to cut stands in a tensor, which every rank reads whole.
+void split_at_tensor(Frame& f) {
+  const at::Tensor where = f.argument(1).toTensor();
+  if (is_dtensor(where)) {
+    f.argument(1) = to_local(where, Layout::replicated(impl_of(where)->layout()->mesh()));
+  }
+  f.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *f.stack);
 }
 
 // Of the sizes of `self`: in its layout, the part in memory in the order that the strides say. The
@@ -117,6 +144,7 @@ const std::unordered_map<std::string, SpecialOp>& specials() {
       {"aten::as_strided_copy", strided},
       {"aten::as_strided_scatter", strided},
       {"aten::as_strided_", refuse},
+      {"aten::tensor_split.tensor_indices_or_sections", split_at_tensor},
       {"aten::to_sparse", refuse},
       {"aten::pin_memory", refuse},
       {"aten::record_stream", refuse},

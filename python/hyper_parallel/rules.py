@@ -19,6 +19,7 @@ from typing import Any
 from hyper_parallel import _core
 from hyper_parallel._core import Layout_, Mesh
 from hyper_parallel.errors import usage_error
+from hyper_parallel.rules_strict import refusal
 
 __all__ = [
     "Change",
@@ -377,7 +378,12 @@ class _Call:
 
 
 def infer_forward(
-    op: str, inputs: Any, attrs: Mapping[str, Any] | None = None, *, outputs: Any = None
+    op: str,
+    inputs: Any,
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    outputs: Any = None,
+    strict: bool = False,
 ) -> Inference:
     """Tell what an op needs of its inputs, and how its results lie.
 
@@ -388,6 +394,7 @@ def infer_forward(
             list of these for a list of tensors.
         attrs: arguments that are no tensors, by name: ``{"dim": -1}``.
         outputs: layouts that the results shall have next, as far as they are known; None for any.
+        strict: refuse layouts that the op cannot take as they are.
 
     Returns:
         The strategy that moves the fewest bytes; with ``outputs``, those count that bring the
@@ -395,16 +402,21 @@ def infer_forward(
 
     Raises:
         UsageError: an unknown op, operands or attributes that do not fit; the text names op,
-            operand and dim.
+            operand and dim. With ``strict`` an operand that would have to be redistributed; the
+            text lists the strategies that are nearest.
         UnsupportedError: with ``outputs``, a list op, or results that cannot be.
 
     Cost:
         Some microseconds, with ``outputs`` a millisecond; nothing is moved.
     """
     call = _Call(op, inputs, attrs)
-    if outputs is None:
-        return call.inference(call.rule.forward())
-    return call.inference(call.rule.forward_towards(call.results(outputs, "outputs")))
+    wanted = None if outputs is None else call.results(outputs, "outputs")
+    made = call.inference(
+        call.rule.forward() if wanted is None else call.rule.forward_towards(wanted)
+    )
+    if strict and made.changes:
+        raise refusal(made, call.layouts, strategies(op, inputs, attrs))
+    return made
 
 
 def infer_backward(

@@ -342,7 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hyper_parallel verify", description=main.__doc__)
     parser.add_argument("ops", nargs="*", help="aten::mm; all rows by default")
     parser.add_argument("--rule", help="a rule to check in place of the op's own")
-    parser.add_argument("--cases", help="a table of cases, as tests/verify/cases.py")
+    parser.add_argument("--cases", help="a table of cases, as tests/verify/cases")
     parser.add_argument("--no-dispatch", action="store_true")
     parser.add_argument("--no-missing", action="store_true")
     parser.add_argument("--seed", type=int, default=0)

@@ -194,7 +194,7 @@ def in_place_name(op: str) -> str:
 
 
 class Table:
-    """The cases of all ops: ``tests/verify/cases.py``."""
+    """The cases of all ops: the package ``tests/verify/cases``."""
 
     def __init__(self, module: Any) -> None:
         self._cases: dict[str, list[Case]] = module.CASES
@@ -211,12 +211,15 @@ def load_table(path: str | os.PathLike[str] | None = None) -> Table:
     """Read the table of cases.
 
     Args:
-        path: default: ``$HYPER_PARALLEL_CASES``, else ``tests/verify/cases.py`` of this checkout.
+        path: a module or a package; default: ``$HYPER_PARALLEL_CASES``, else ``tests/verify/cases``
+            of this checkout.
     """
     from hyper_parallel import UsageError
 
-    default = Path(__file__).resolve().parents[2] / "tests" / "verify" / "cases.py"
+    default = Path(__file__).resolve().parents[2] / "tests" / "verify" / "cases"
     file = Path(path or os.environ.get("HYPER_PARALLEL_CASES") or default)
+    if file.is_dir():
+        file /= "__init__.py"
     if not file.is_file():
         raise UsageError(f"no table of cases at {file}: give cases=[...], or set the path")
     spec = importlib.util.spec_from_file_location("hyper_parallel_cases", file)

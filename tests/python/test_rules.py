@@ -322,6 +322,54 @@ def test_bad_input_is_named(what):
     assert part in text
 
 
+CANNOT = {
+    "a dim that must be whole": (
+        "median.dim", ["f32[8, 16] on dp=2 tp=4: S(1) S(0)"], {"dim": 1},
+        'aten::median.dim: operand "input 0" cannot be split on dim 1 on axis dp here', "R",
+        "R -> R R; S(0) -> S(0) S(0) d0",
+    ),
+    "a pending sum": (
+        "relu", {"self": "f32[8, 16] on dp=2 tp=4: P(sum) S(0)"}, {},
+        'aten::relu: operand "self" cannot be partial on axis dp here', "R",
+        "R -> R; S(0) -> S(0) d0; S(1) -> S(1) d1",
+    ),
+    "operands that do not agree": (
+        "mm", ["f32[8, 16] on x=2: S(1)", "f32[16, 4] on x=2: S(1)"], {},
+        'aten::mm: operand "input 1" cannot be split on dim 1 on axis x here', "S(0)",
+        "S(1) S(0) -> P(sum) k; R S(1) -> S(1) n; R R -> R",
+    ),
+    "a member of a list": (
+        "cat", [["f32[8, 16] on x=2: S(1)", "f32[8, 16] on x=2: S(0)"]], {"dim": 0},
+        'aten::cat: operand "input 0[1]" cannot be split on dim 0 on axis x here', "S(1)",
+        "S(1) S(1) -> S(1) d1; S(0) S(0) -> S(0; segments=8|8) p; R R -> R",
+    ),
+    "a whole operand beside a split contraction": (
+        "mm", ["f32[8, 16] on x=2: S(1)", "f32[16, 4] on x=2: P(sum)"], {},
+        'aten::mm: operand "input 1" cannot be partial on axis x here', "S(0)",
+        "S(1) S(0) -> P(sum) k; R P(sum) -> P(sum); R R -> R",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CANNOT)
+def test_strict_names_operand_dim_and_the_nearest_strategies(what):
+    op, inputs, attrs, first, needs, near = CANNOT[what]
+    assert infer_forward(op, inputs, attrs).changes
+    with pytest.raises(ValueError, match="HP-S037") as error:
+        infer_forward(op, inputs, attrs, strict=True)
+    lines = str(error.value).splitlines()
+    assert lines[0] == f"[HP-S037] {first}"
+    facts = dict(line.split(maxsplit=1) for line in lines[1:])
+    assert facts["needs"] == needs
+    assert facts["near"] == near
+    assert "redistribute" in facts["try"]
+
+
+def test_strict_takes_what_fits():
+    for inputs in (MM, ["f32[8, 16] on x=2: S(1)", "f32[16, 4] on x=2: S(0)"]):
+        assert infer_forward("mm", inputs, strict=True) == infer_forward("mm", inputs)
+
+
 def test_a_mesh_axis_is_used_once():
     with pytest.raises(UsageError, match="used twice"):
         infer_forward("relu", [((8, 8), Layout((2, 2), ("dp", "tp"))("dp", "dp"))])

@@ -185,6 +185,48 @@ def test_an_op_without_a_rule_in_strict():
 
 
 @on_ranks(2)
+def test_sparse_tensors_are_refused_by_name():
+    x = put((4, 4), LINE("tp", "None"), torch.float64)
+    sparse = torch.eye(4, dtype=torch.float64).to_sparse_csr()
+    for fn in (
+        lambda: torch.sparse.sampled_addmm(sparse, x, x),
+        lambda: torch.sparse.mm(sparse.detach().requires_grad_(), x, "mean"),
+        lambda: x.to_sparse(1),
+    ):
+        text = refused(UnsupportedError, "HP-D025", fn)
+        assert "Sparse" in text and "to_dense()" in text and "aten::" in text
+    assert "full_tensor()" in refused(UnsupportedError, "HP-D015", x.to_sparse)
+
+
+@on_ranks(2)
+def test_resize_in_place_keeps_the_order_of_memory():
+    want = torch.arange(12.0).view(3, 4)
+    for layout in (LINE("tp", "None"), LINE("None", "tp"), LINE("None", "None")):
+        for sizes in ((4, 3), (2, 3), (3, 4), (6,)):
+            x = hp.distribute_tensor(want.clone(), layout, src_data_rank=None)
+            assert x.resize_(sizes) is x
+            assert torch.equal(x.full_tensor(), want.clone().resize_(sizes))
+        grown = hp.distribute_tensor(want.clone(), layout, src_data_rank=None).resize_(5, 4)
+        assert torch.equal(grown.full_tensor()[:3], want) and not grown.full_tensor()[3:].any()
+    with pytest.raises(RuntimeError, match="require grad"):
+        put((4, 4), LINE("tp", "None")).requires_grad_().resize_(2, 2)
+
+
+@on_ranks(2)
+def test_a_split_at_places_in_a_tensor():
+    x = torch.arange(20.0).view(5, 4)
+    for layout in (LINE("tp", "None"), LINE("None", "tp"), LINE("None", "None")):
+        for where in (torch.tensor([1, 4]), torch.tensor(2)):
+            for dim in (0, 1):
+                d = hp.distribute_tensor(x, layout, src_data_rank=None)
+                w = hp.distribute_tensor(where, LINE(*["tp"] * where.dim()), src_data_rank=None)
+                with hp.policy("strict"):
+                    got = torch.tensor_split(d, w, dim)
+                for a, b in zip(got, torch.tensor_split(x, where, dim), strict=True):
+                    assert torch.equal(a.full_tensor(), b)
+
+
+@on_ranks(2)
 def test_a_plain_tensor_cannot_become_the_data_of_a_dtensor():
     x = put((4,), LINE("tp"))
     with pytest.raises((UsageError, RuntimeError)):

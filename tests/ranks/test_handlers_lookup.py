@@ -27,6 +27,52 @@ def test_embedding_padding_has_no_gradient(mesh):
     compare(lambda w, i: F.embedding(i, w, padding_idx=2), [tensor(5, 4), IDS], [(0,), None], mesh)
 
 
+BAG_IDS = torch.tensor([0, 2, 1, 2, 2, 0, 0, 1])
+STARTS = torch.tensor([0, 3, 3, 5])
+
+
+@every_mesh
+@split
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 2])
+@pytest.mark.parametrize(
+    "cut, ids, starts",
+    [
+        ((0,), None, None),
+        ((1,), (None,), (None,)),
+        ((None,), (None,), (0,)),
+        ((0, None), (None,), (None, 0)),
+        ((0, 1), (0,), (0,)),
+        ((0, 0), (None,), (0, 0)),
+    ],
+)
+def test_embedding_bag(cut, ids, starts, padding, mode, size, mesh):
+    compare(
+        lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=padding),
+        [tensor(size, 4), BAG_IDS, STARTS],
+        [cut, ids, starts],
+        mesh,
+    )
+
+
+@every_mesh
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("cut", [(0,), (1,), (None,), (0, 0)])
+def test_embedding_bag_with_weights(cut, last, mesh):
+    starts = torch.tensor([0, 3, 3, 8]) if last else STARTS
+    compare(
+        lambda w, i, o, s: F.embedding_bag(
+            i, w, o, mode="sum", per_sample_weights=s, include_last_offset=last
+        ),
+        [tensor(5, 4), BAG_IDS, starts, tensor(8, seed=1)],
+        [cut, (0,), (0,), (0,)],
+        mesh,
+    )
+    compare(
+        lambda w, i: F.embedding_bag(i.view(4, 2), w), [tensor(5, 4), BAG_IDS], [cut, (0,)], mesh
+    )
+
+
 @pytest.mark.parametrize("bad", [5, -1])
 def test_embedding_refuses_ids_outside_the_table(bad):
     def on_rank():

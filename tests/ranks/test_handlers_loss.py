@@ -138,3 +138,40 @@ def test_nll_loss(cut, target, weighted, reduction, mesh):
 @pytest.mark.parametrize("cut", [(0,), (1,), (1, 0), (0, 0)])
 def test_mean_of_losses_of_pairs(loss, cut, mesh):
     compare(loss, [tensor(5, 3), tensor(5, 3, seed=1)], [cut, cut], mesh)
+
+
+@every_mesh
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("as_tensors", [False, True])
+@pytest.mark.parametrize("batch", [5, 3])
+@pytest.mark.parametrize("cut, target", [((1,), None), ((1, 1), (0,)), ((0, 1), (None, 0))])
+def test_ctc_loss(cut, target, batch, as_tensors, flat, reduction, mesh):
+    lengths = [7, 6, 7, 5, 7][:batch], [2, 1, 3, 2, 0][:batch]
+    labels = torch.arange(batch * 3).view(batch, 3) % 3 + 1
+    if flat:
+        labels = torch.cat([row[:n] for row, n in zip(labels, lengths[1], strict=True)])
+        target = None if target is None else (None,)
+
+    def loss(x, t):
+        sizes = [torch.tensor(n) for n in lengths] if as_tensors else lengths
+        return F.ctc_loss(x.log_softmax(-1), t, *sizes, reduction=reduction)
+
+    compare(loss, [tensor(7, batch, 4), labels], [cut, target], mesh)
+
+
+@every_mesh
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("cut, target", [((0,), (0,)), ((0, 0), (0, 0)), ((1, 0), (None, 0))])
+def test_chunked_linear_cross_entropy(cut, target, reduction, mesh):
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2, chunking_method=None)
+
+    def loss(x, w, t, b):
+        return F.linear_cross_entropy(x, w, t, linear_bias=b, reduction=reduction, options=options)
+
+    compare(
+        loss,
+        [tensor(6, 4), tensor(5, 4, seed=1), TARGET, tensor(5, seed=2)],
+        [cut, (0,), target, (None,)],
+        mesh,
+    )

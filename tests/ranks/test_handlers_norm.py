@@ -1,10 +1,13 @@
 """Handlers of softmax, norms and addends: where the row or the sum is split."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
-from handlers_support import MESHES, compare, every_mesh, split, tensor, whole
+from handlers_support import MESHES, compare, every_mesh, placements, split, tensor, whole
 
+import hyper_parallel as hp
 from hyper_parallel import Shard, distribute_tensor, init_device_mesh, run_local
 
 # ---- Softmax ------------------------------------------------------------------------------------
@@ -138,6 +141,101 @@ def test_layer_norm_is_exact_far_from_zero():
         torch.testing.assert_close(
             result.double(), F.layer_norm(x.double(), (64,)), rtol=0, atol=1e-6
         )
+
+
+CHANNELS = {
+    "as the input": ("batch", (0,), (0,)),
+    "channels": ("channels", (0,), (0,)),
+    "whole": ("batch", (None,), (None,)),
+    "unlike each other": ("batch", (0,), (None,)),
+    "whole beside channels": ("channels", (None,), (None,)),
+    "two axes": ("batch", (0, 0), (None, 0)),
+}
+
+
+@every_mesh
+@pytest.mark.parametrize("policy", ["auto", "strict"])
+@pytest.mark.parametrize("size", [5, 3], ids=["uneven", "empty"])
+@pytest.mark.parametrize("what", CHANNELS)
+def test_running_statistics_in_any_layout(what, size, policy, mesh):
+    """They are updated where they are; plain ones too. Then they serve without training."""
+    sizes, names = mesh
+    split_of, mean_cut, var_cut = CHANNELS[what]
+    dim = 1 if split_of == "channels" else 0
+    x, w = tensor(4, size, 3), tensor(size, seed=1)
+    starts = tensor(size, seed=2), tensor(size, seed=3).abs()
+
+    def run(x, w, statistics):
+        y = F.batch_norm(x, *statistics, w, training=True, momentum=0.3)
+        return y, F.batch_norm(x, *statistics, w), *statistics
+
+    plain = x.clone().requires_grad_(), w.clone().requires_grad_()
+    want = run(*plain, [t.clone() for t in starts])
+    (want[0] * want[1]).sum().backward()
+
+    def on_rank():
+        device_mesh = init_device_mesh("cpu", sizes, mesh_dim_names=names)
+        a = distribute_tensor(x, device_mesh, placements(len(sizes), (dim,))).requires_grad_()
+        b = distribute_tensor(w, device_mesh, placements(len(sizes), (None,))).requires_grad_()
+        cuts = (placements(len(sizes), cut) for cut in (mean_cut, var_cut))
+        split_ones = [
+            distribute_tensor(t, device_mesh, c) for t, c in zip(starts, cuts, strict=True)
+        ]
+        layouts = [t.placements for t in split_ones]
+        with hp.policy(policy):
+            got = run(a, b, split_ones)
+            (got[0] * got[1]).sum().backward()
+            plain_ones = [t.clone() for t in starts]
+            run(a.detach(), b.detach(), plain_ones)
+        assert [t.placements for t in split_ones] == layouts
+        return [whole(t) for t in (*got, *plain_ones, a.grad, b.grad)]
+
+    for result in run_local(on_rank, math.prod(sizes)):
+        wanted = (*want, *want[2:], plain[0].grad, plain[1].grad)
+        for i, (g, e) in enumerate(zip(result, wanted, strict=True)):
+            torch.testing.assert_close(
+                g, e.detach(), rtol=1e-12, atol=1e-12, msg=lambda m, i=i: f"{i}: {m}"
+            )
+
+
+@every_mesh
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("cut", [(0,), (1,), (2,), (0, 1), (0, 0)])
+def test_native_batch_norm(cut, training, mesh):
+    channels = tuple(0 if d == 1 else None for d in cut)
+
+    def native(x, w, b):
+        mean, var = tensor(5, seed=3), tensor(5, seed=4).abs()
+        out = torch.native_batch_norm(x, w, b, mean, var, training, 0.1, 1e-5)
+        return out if training else out[:1]
+
+    compare(
+        native,
+        [tensor(4, 5, 3), tensor(5, seed=1), tensor(5, seed=2)],
+        [cut, channels, channels],
+        mesh,
+    )
+
+
+@every_mesh
+@pytest.mark.parametrize("cut", [(0,), (1,), (0, 2), (0, 0)])
+def test_native_group_norm(cut, mesh):
+    compare(
+        lambda x, w, b: torch.native_group_norm(x, w, b, 5, 6, 3, 3, 1e-5),
+        [tensor(5, 6, 3), tensor(6, seed=1), tensor(6, seed=2)],
+        [cut, (None,), (0,)],
+        mesh,
+    )
+
+
+@every_mesh
+@pytest.mark.parametrize("cut", [(0,), (1,), (2,), (0, 1)])
+def test_instance_norm_with_running_statistics(cut, mesh):
+    def run(x, w):
+        mean, var = w.detach() * 2, w.detach().abs() + 1
+        return F.instance_norm(x, mean, var, w, use_input_stats=True), mean, var
+
+    compare(run, [tensor(4, 5, 3), tensor(5, seed=1)], [cut, (0,)], mesh)
 
 
 # ---- Linear -------------------------------------------------------------------------------------

@@ -131,3 +131,47 @@ def test_squeeze_looks_at_global_sizes(mesh):
         lambda x: x.squeeze((0, 1)),
     ):
         compare(fn, [tensor(4, 1, 2)], [(0,)], mesh)
+
+
+@every_mesh
+@split
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("cut", [(0,), (1,), (1, 1), (1, 0)])
+def test_histogram(cut, weighted, density, size, mesh):
+    operands = [tensor(4, size)] + [tensor(4, size, seed=1).abs()] * weighted
+
+    def counts(*bins, **options):
+        return lambda x, *w: torch.histogram(
+            x, *bins, weight=w[0] if w else None, density=density, **options
+        )
+
+    for fn in (
+        counts(5),
+        counts(4, range=(-1.0, 0.5)),
+        counts(torch.tensor([-1.0, 0, 2]).double()),
+    ):
+        compare(fn, operands, [cut] * len(operands), mesh, grad=False)
+
+
+@every_mesh
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("cut", [(0,), (1,), (0, 1)])
+def test_histogramdd(cut, density, mesh):
+    def counts(x):
+        hist, edges = torch.histogramdd(x, [3, 2], density=density)
+        return hist, *edges
+
+    compare(counts, [tensor(5, 2)], [cut], mesh, grad=False)
+
+
+def test_a_histogram_of_nan_is_refused():
+    x = tensor(5)
+    x[1] = torch.nan
+
+    def on_rank():
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        torch.histogram(distribute_tensor(x, mesh, [Shard(0)]), 3)
+
+    with pytest.raises(RuntimeError, match="finite"):
+        run_local(on_rank, 2)

@@ -9,11 +9,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 from mutate import explained, mutate
 
 from hyper_parallel import _torch
 from hyper_parallel.verifier import verify
-from hyper_parallel.verify_cases import case, distinct, ints, load_table, t
+from hyper_parallel.verify_cases import case, distinct, ints, load_table, made, positive, t
 
 ALLOWED = Path(__file__).with_name("missing_allowed.tsv")
 PARTS = 24
@@ -60,6 +61,43 @@ def test_missing_strategies_are_explained(reports):
     assert unexplained == []
     stale = [rules[n] for n in range(len(rules)) if n not in used]
     assert stale == [], "no strategy is missing any more: remove these"
+
+
+# Ops that read or write out of bounds if pieces do not fit: their strategies are run, no others.
+INDICES = made(
+    lambda g: torch.tensor([[0, 3], [13, 16]]).expand(3, 5, 2, 2).clone(), "indices[3, 5, 2, 2]"
+)
+STATISTICS = (t(4), positive(4))
+UNCHECKED = {
+    "native_group_norm": [
+        case(t(5, 6, 3), t(6), t(6), 5, 6, 3, 3, 1e-5),
+        case(t(4, 4, 5, 2), t(4), None, 4, 4, 10, 2, 1e-5),
+        case(t(3, 4), None, None, 3, 4, 1, 2, 1e-5),
+    ],
+    "native_batch_norm": [
+        case(t(5, 4), t(4), t(4), *STATISTICS, True, 0.1, 1e-5),
+        case(t(6, 4, 3), t(4), None, *STATISTICS, False, 0.1, 1e-5),
+        case(t(5, 3, 2, 2), None, None, None, None, True, 0.1, 1e-5),
+    ],
+    "_native_batch_norm_legit": [
+        case(t(5, 4), t(4), t(4), *STATISTICS, True, 0.1, 1e-5),
+        case(t(6, 4, 3), t(4), None, *STATISTICS, False, 0.1, 1e-5),
+    ],
+    "_batch_norm_with_update": [
+        case(t(5, 4), t(4), t(4), *STATISTICS, 0.1, 1e-5),
+        case(t(6, 4, 3), None, t(4), *STATISTICS, 0.3, 1e-5),
+    ],
+    "max_pool2d_with_indices_backward": [
+        case(t(3, 5, 2, 2), t(3, 5, 4, 6), [2, 3], [2, 3], [0, 0], [1, 1], False, INDICES),
+    ],
+}
+
+
+@pytest.mark.parametrize("op", UNCHECKED)
+def test_strategies_of_ops_that_torch_does_not_check(op):
+    report = verify(f"aten::{op}", cases=UNCHECKED[op], missing=False)
+    assert [str(f) for f in report.wrong] == []
+    assert len(report.ops[f"aten::{op}"].strategies) > 1
 
 
 # A rule is worth as much as the test that finds it broken.

@@ -1,0 +1,51 @@
+"""Look-ups in tables, and attention."""
+
+import torch
+
+from hyper_parallel.verify_cases import case, ints, made, t
+
+from .table import bools_with_true, give
+
+give(
+    "embedding",
+    case(t(7, 4), ints(0, 7, 5)),
+    case(t(6, 3), ints(0, 6, 2, 5), 2),
+    case(t(5, 4), ints(0, 5, 3), -1, True),
+    case(t(7, 2), ints(0, 7)),
+)
+give("one_hot", case(ints(0, 4, 5), 4), case(ints(0, 5, 2, 3), 5), case(ints(0, 4, 5)))
+
+
+def attention(q, k, v, *rest, **kwargs):
+    give("scaled_dot_product_attention", case(t(*q), t(*k), t(*v), *rest, **kwargs))
+
+
+attention((2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 2))
+attention((2, 3, 5, 4), (2, 3, 5, 4), (2, 3, 5, 4), None, 0.0, True)
+attention((3, 4, 6, 2), (3, 4, 7, 2), (3, 4, 7, 3), None, 0.0, True)
+attention((2, 6, 5, 4), (2, 2, 5, 4), (2, 2, 5, 4), None, 0.0, True, enable_gqa=True)
+attention((2, 4, 5, 2), (2, 1, 3, 2), (2, 1, 3, 2), enable_gqa=True, scale=0.3)
+attention((2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 4), t(5, 6))
+attention((2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 4), bools_with_true(2, 1, 5, 6))
+attention((3, 5, 4), (3, 6, 4), (3, 6, 4), t(3, 1, 6))
+
+OFFSETS = made(lambda g: torch.tensor([0, 2, 2, 5]), "offsets[4]")
+ENDS = made(lambda g: torch.tensor([0, 3, 4, 7]), "ends[4]")
+for mode in (0, 1, 2):
+    give(
+        "embedding_bag _embedding_bag",
+        case(t(7, 4), ints(0, 7, 6), OFFSETS, False, mode),
+        case(t(5, 6), ints(0, 5, 7), ENDS, False, mode, include_last_offset=True),
+        case(t(6, 3), ints(0, 6, 8), OFFSETS, True, mode),
+    )
+    give(
+        "embedding_bag.padding_idx",
+        case(t(7, 4), ints(0, 7, 6), OFFSETS, False, mode, False, None, False, 3),
+        case(t(5, 4), ints(0, 5, 6), OFFSETS, False, mode, False, None, False, -1),
+        case(t(5, 4), ints(0, 5, 6), OFFSETS, False, mode, False, None, False, None),
+    )
+give(
+    "embedding_bag _embedding_bag",
+    case(t(7, 4), ints(0, 7, 6), OFFSETS, False, 0, False, t(6)),
+    case(t(5, 6), ints(0, 5, 7), ENDS, False, 0, False, t(7), True),
+)
