@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from hyper_parallel.errors import usage_error
+
 # ---- Values --------------------------------------------------------------------------------
 
 
@@ -213,12 +215,14 @@ def load_table(path: str | os.PathLike[str] | None = None) -> Table:
     Args:
         path: default: ``$HYPER_PARALLEL_CASES``, else ``tests/verify/cases.py`` of this checkout.
     """
-    from hyper_parallel import UsageError
-
     default = Path(__file__).resolve().parents[2] / "tests" / "verify" / "cases.py"
     file = Path(path or os.environ.get("HYPER_PARALLEL_CASES") or default)
     if not file.is_file():
-        raise UsageError(f"no table of cases at {file}: give cases=[...], or set the path")
+        raise usage_error(
+            "HP-V004",
+            f"verify: no table of cases at {file}",
+            hint="give example_inputs or cases=[...], or set HYPER_PARALLEL_CASES",
+        )
     spec = importlib.util.spec_from_file_location("hyper_parallel_cases", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
