@@ -53,14 +53,6 @@ def test_dtensors():
     both = put(drawn(4), LINE("tp"), grad=False).redistribute(layout=LINE("tp"))
     segments = both.redistribute(layout=LINE("tp").with_segments(0, 2, 2))
     refused(UnsupportedError, "HP-D024", to_torch, segments)
-    table = put(drawn(6, 4), LINE("tp", "None"))
-    ids = torch.tensor([0, 5])
-    text = refused(
-        UnsupportedError,
-        "HP-D030",
-        lambda: nn.functional.embedding(ids, table, scale_grad_by_freq=True),
-    )
-    assert "S(1)" in text
     with hp.checking():
         plain = torch.full((4, 4), float(hp.rank()), dtype=torch.float64)
         assert "rank 1" in refused(UsageError, "HP-D031", torch.add, x, plain)
