@@ -89,7 +89,7 @@ def test_word_forms_of_builders(rules):
 
 
 def test_arguments_that_are_local_are_replaced(rules):
-    rules("Reshape", "view")
+    rules("Reshape", "view size")
 
     class Reshape(DFunction):
         _op_name = "Reshape"
@@ -136,8 +136,6 @@ def test_lists_of_tensors_are_operands(rules):
         out = Join.apply([x, y], 1)
         equal(out, torch.cat([drawn(5, 3)] * 2, 1))
 
-    with torch.no_grad():
-        pass
     hp.run_local(step, 4)
     rules("Two", "*m k, *k n, ?+n -> m n")
     cut = [GRID("dp", "tp"), GRID("tp", "None")]
@@ -196,6 +194,12 @@ def test_a_rule_and_a_distributed_op_for_one_op(rules):
         assert "has a distributed op already" in text
     finally:
         assert hp.unregister_distributed_op("expm1")
+
+
+def test_words_of_builders_are_checked():
+    text = refused(UsageError, "HP-S046", hp.register_rule, "Unread", "view")
+    assert "view shape; view size" in text
+    refused(UsageError, "HP-S046", hp.register_rule, "aten::sinc", "reduce nothing")
 
 
 @on_ranks(2)
