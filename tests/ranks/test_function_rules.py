@@ -132,7 +132,10 @@ def test_lists_of_tensors_are_operands(rules):
             return grad @ w.t(), x.t() @ grad, grad.sum(0) if ctx.bias else None
 
     def step():
-        x, y = put(drawn(5, 3), GRID("dp", "tp"), grad=False), put(drawn(5, 3), GRID(), grad=False)
+        x, y = (
+            put(drawn(5, 3), GRID("dp", "tp"), grad=False),
+            put(drawn(5, 3), GRID("None", "dp"), grad=False),
+        )
         out = Join.apply([x, y], 1)
         equal(out, torch.cat([drawn(5, 3)] * 2, 1))
 
@@ -140,7 +143,8 @@ def test_lists_of_tensors_are_operands(rules):
     rules("Two", "*m k, *k n, ?+n -> m n")
     cut = [GRID("dp", "tp"), GRID("tp", "None")]
     compare(lambda x, w: Two.apply(x, w, None), [(5, 3), (3, 4)], cut)
-    compare(lambda x, w, b: Two.apply(x, w, b), [(5, 3), (3, 4), (4,)], [*cut, GRID("None")])
+    free = [GRID("dp", "None"), GRID("None", "tp"), GRID("None")]
+    compare(lambda x, w, b: Two.apply(x, w, b), [(5, 3), (3, 4), (4,)], free)
 
 
 def test_what_a_function_cannot_do_is_refused(rules):
