@@ -74,6 +74,7 @@ ConcreteRule build_unique(const Call& call, Words words) {
   ConcreteRule rule = start(call);
   const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
   const bool flat = !call.has("dim") || call.integers("dim").empty();
+  if (!flat && ndim == 0) check_ndim(call, 0, 1);
   const std::int64_t elements = product(call.inputs[0].meta.sizes);
   TensorMap values = whole(flat ? Shape{-1} : call.inputs[0].meta.sizes);
   Shape places = call.inputs[0].meta.sizes;

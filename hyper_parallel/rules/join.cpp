@@ -47,6 +47,7 @@ ConcreteRule build_cat(const Call& call, Words) {
   std::size_t first = 0;
   while (first + 1 < call.inputs.size() && skipped(call.inputs[first])) ++first;
   const Shape& shape = call.inputs[first].meta.sizes;
+  if (shape.empty()) check_ndim(call, first, 1);
   const auto dim = static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(shape.size())));
   TensorMap out = whole(shape);
   Shape parts;

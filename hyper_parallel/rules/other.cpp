@@ -46,7 +46,7 @@ ConcreteRule build_transform(const Call& call, Words words) {
   TensorMap out = whole(call.inputs[0].meta.sizes);
   out.dims = rule.inputs[0].dims;
   const std::vector<std::int64_t> dims = call.integers("dim");
-  if (!dims.empty() && !words.empty()) {
+  if (!dims.empty() && !words.empty() && !factors.empty()) {
     const int last = check_dim(call, dims.back(), static_cast<int>(factors.size()));
     std::int64_t& size = out.sizes[static_cast<std::size_t>(last)];
     const bool half = words.front() == "half" && call.boolean("onesided", true);

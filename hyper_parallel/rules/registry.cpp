@@ -124,6 +124,24 @@ class Registry {
     return out;
   }
 
+  // Code of builders counts on the words that the rows of its file have.
+  void check_words(std::string_view op, std::string_view spec) const {
+    const auto words = words_of(spec);
+    std::vector<std::string> known;
+    for (const auto& [name, row] : rows_) {
+      const auto others = words_of(row->spec);
+      if (others == words) return;
+      if (others.front() == words.front()) known.emplace_back(row->spec);
+    }
+    std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    throw UsageError(Message("HP-S046", std::string(op) + ": a rule that begins with \"" +
+                                            std::string(words.front()) + "\" has other words")
+                         .fact("rule", std::string(spec))
+                         .fact("known", join(known, "; "))
+                         .hint("one of these, or letters for each dim"));
+  }
+
   const Compiled* compiled(const Row& row) const {
     const auto it = compiled_.find(&row);
     return it == compiled_.end() ? own_rows().compiled(row) : &it->second;
@@ -305,6 +323,7 @@ void register_row(std::string_view op, std::string_view spec) {
   entry->spec = spec;
   entry->row = {entry->op.c_str(), entry->spec.c_str()};
   entry->compiled = Registry::instance().compile(entry->row);
+  if (entry->compiled.build != nullptr) Registry::instance().check_words(op, spec);
   own_rows().add(std::move(entry));
 }
 

@@ -125,6 +125,7 @@ ConcreteRule build_movedim(const Call& call, Words) {
 
 // expand, broadcast_to: a dim of size 1 becomes a factor that the operand lacks.
 ConcreteRule build_expand(const Call& call, Words) {
+  check_count(call, 1, 1);
   const Shape& have = call.inputs[0].meta.sizes;
   Shape want = call.integers("size");
   if (want.size() < have.size()) check_ndim(call, 0, want.size());

@@ -81,8 +81,9 @@ void set_user_op(const std::string& op, bool handled) {
   if (handled) {
     for (const std::string& own : rules::own_op_names()) {
       if (own.substr(0, own.find('.')) != op) continue;
-      throw UsageError(Message("HP-F033", own + " has a rule already, and gets a distributed op too")
-                           .hint("unregister_rule takes the first away"));
+      throw UsageError(
+          Message("HP-F033", own + " has a rule already, and gets a distributed op too")
+              .hint("unregister_rule takes the first away"));
     }
   }
   {

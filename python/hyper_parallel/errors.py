@@ -43,6 +43,13 @@ def usage_error(code: str, first_line: str, **facts: object) -> UsageError:
     return make_error(UsageError, code, first_line, **facts)
 
 
+def placed(error: _E, where: str) -> _E:
+    """Say where an error stands: ``[HP-S050] ops.yaml:3: ...``."""
+    made = type(error)(str(error).replace("] ", f"] {where}: ", 1))
+    made.code = error.code
+    return made
+
+
 def near_facts(label: str, name: str, known: Iterable[str]) -> dict[str, str]:
     """Make the facts that help where ``name`` is not among ``known``."""
     names = list(known)

@@ -30,7 +30,7 @@ from hyper_parallel.distributed_op import (
     find_distributed_op,
     register_rule,
 )
-from hyper_parallel.errors import near_facts, usage_error
+from hyper_parallel.errors import UsageError, near_facts, placed, usage_error
 
 __all__ = ["load_distributed_ops"]
 
@@ -108,7 +108,10 @@ class _Entry:
 
     def register(self, python_path: Iterable[Path]) -> None:
         if "rule" in self.values:
-            register_rule(self.name, str(self.values["rule"]))
+            try:
+                register_rule(self.name, str(self.values["rule"]))
+            except UsageError as error:
+                raise placed(error, self.place) from None
             return
         for key in ("distributed_op_class",):
             if not self.values.get(key):

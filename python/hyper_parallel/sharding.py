@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 
 from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh
-from hyper_parallel.errors import near_facts, usage_error
+from hyper_parallel.errors import UsageError, near_facts, placed, usage_error
 from hyper_parallel.layout import resolve_layout
 from hyper_parallel.mesh import as_mesh
 from hyper_parallel.plan_values import Inputs, apply_spec, assign, check_spec, meshes_of
@@ -296,11 +296,8 @@ def _parameter_moves(model: nn.Module, plan: dict[str, Any], mesh: Mesh) -> list
 def _layout_of_parameter(spec: Any, mesh: Mesh, tensor: torch.Tensor, name: str) -> Layout_:
     try:
         return resolve_layout(spec, mesh, tensor.dim())
-    except ValueError as error:
-        shown = str(error).replace("] ", f'] parameter "{name}" {list(tensor.shape)}: ', 1)
-        made = type(error)(shown)
-        made.code = getattr(error, "code", "")  # type: ignore[attr-defined]
-        raise made from None
+    except UsageError as error:
+        raise placed(error, f'parameter "{name}" {list(tensor.shape)}') from None
 
 
 def _check_same_mesh(move: _Move, mesh: Mesh) -> None:

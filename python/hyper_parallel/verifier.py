@@ -228,6 +228,10 @@ def verify(
                 name, func, cases, meshes, seed, options.get("most_layouts", 64)
             )
             continue
+        if schema_of(op) is None:
+            raise usage_error(
+                "HP-V001", f'torch has no op "{op}"', hint="with its overload: aten::add.Tensor"
+            )
         spec = rule or specs.get(op) or _torch.find_rule(op) or ""
         entry = report.ops[op] = OpReport(op, spec)
         mine = list(cases) if cases is not None else table.cases(op, spec)

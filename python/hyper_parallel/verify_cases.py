@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from hyper_parallel.errors import usage_error
+
 # ---- Values --------------------------------------------------------------------------------
 
 
@@ -214,14 +216,16 @@ def load_table(path: str | os.PathLike[str] | None = None) -> Table:
         path: a module or a package; default: ``$HYPER_PARALLEL_CASES``, else ``tests/verify/cases``
             of this checkout.
     """
-    from hyper_parallel import UsageError
-
     default = Path(__file__).resolve().parents[2] / "tests" / "verify" / "cases"
     file = Path(path or os.environ.get("HYPER_PARALLEL_CASES") or default)
     if file.is_dir():
         file /= "__init__.py"
     if not file.is_file():
-        raise UsageError(f"no table of cases at {file}: give cases=[...], or set the path")
+        raise usage_error(
+            "HP-V004",
+            f"verify: no table of cases at {file}",
+            hint="give example_inputs or cases=[...], or set HYPER_PARALLEL_CASES",
+        )
     spec = importlib.util.spec_from_file_location("hyper_parallel_cases", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

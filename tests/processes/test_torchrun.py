@@ -55,13 +55,26 @@ def test_groups_of_some_processes():
     ]
 
 
-def test_processes_without_python():
+@pytest.fixture
+def gloo_program():
     built = sorted(
         ROOT.glob("build/*/tests/processes/gloo_program"), key=lambda p: p.stat().st_mtime
     )
     if not built:
         pytest.skip("gloo_program is not built")
-    output = torchrun(4, "--no-python", built[-1])
+    return built[-1]
+
+
+@pytest.mark.parametrize("rank", [None, "first", "5"])
+def test_a_launch_that_cannot_be(gloo_program, rank):
+    environment = {k: v for k, v in os.environ.items() if k != "RANK"} | {"WORLD_SIZE": "2"}
+    environment |= {} if rank is None else {"RANK": rank}
+    done = subprocess.run([gloo_program], env=environment, capture_output=True, text=True)
+    assert done.returncode != 0 and "[HP-C011]" in done.stderr and "RANK" in done.stderr
+
+
+def test_processes_without_python(gloo_program):
+    output = torchrun(4, "--no-python", gloo_program)
     assert sorted(line for line in output.splitlines() if line.startswith("rank ")) == [
         "rank 0 of 4: 10 4",
         "rank 1 of 4: 10 6",

@@ -370,6 +370,25 @@ def test_strict_takes_what_fits():
         assert infer_forward("mm", inputs, strict=True) == infer_forward("mm", inputs)
 
 
+def test_calls_that_fit_no_builder_are_refused():
+    """A function of the program may have other operands than the ops that builders know."""
+
+    specs = sorted({row[2] for row in _core.rule_rows() if "->" not in row[2]})
+    ops = {row[2]: row[1] for row in _core.rule_rows()}
+    mesh = _core.Mesh.get([2], ["x"], [])
+    answered = 0
+    for spec, count, ndim, one_list in itertools.product(specs, range(5), (0, 1, 2, 4), (0, 1)):
+        operands = [(f"x{i}", [4] * ndim, "f32", None) for i in range(count)]
+        lengths = [count] if one_list else [-1] * count
+        for attrs in ({}, {"dim": 0, "size": [4], "shape": [4]}, {"dim": 9}):
+            try:
+                _core.Query_(ops[spec], operands, lengths, attrs, mesh).forward()
+            except (UsageError, UnsupportedError):
+                continue
+            answered += 1
+    assert len(specs) > 150 and answered > 500
+
+
 def test_a_mesh_axis_is_used_once():
     with pytest.raises(UsageError, match="used twice"):
         infer_forward("relu", [((8, 8), Layout((2, 2), ("dp", "tp"))("dp", "dp"))])

@@ -89,7 +89,7 @@ def test_word_forms_of_builders(rules):
 
 
 def test_arguments_that_are_local_are_replaced(rules):
-    rules("Reshape", "view")
+    rules("Reshape", "view size")
 
     class Reshape(DFunction):
         _op_name = "Reshape"
@@ -132,17 +132,19 @@ def test_lists_of_tensors_are_operands(rules):
             return grad @ w.t(), x.t() @ grad, grad.sum(0) if ctx.bias else None
 
     def step():
-        x, y = put(drawn(5, 3), GRID("dp", "tp"), grad=False), put(drawn(5, 3), GRID(), grad=False)
+        x, y = (
+            put(drawn(5, 3), GRID("dp", "tp"), grad=False),
+            put(drawn(5, 3), GRID("None", "dp"), grad=False),
+        )
         out = Join.apply([x, y], 1)
         equal(out, torch.cat([drawn(5, 3)] * 2, 1))
 
-    with torch.no_grad():
-        pass
     hp.run_local(step, 4)
     rules("Two", "*m k, *k n, ?+n -> m n")
     cut = [GRID("dp", "tp"), GRID("tp", "None")]
     compare(lambda x, w: Two.apply(x, w, None), [(5, 3), (3, 4)], cut)
-    compare(lambda x, w, b: Two.apply(x, w, b), [(5, 3), (3, 4), (4,)], [*cut, GRID("None")])
+    free = [GRID("dp", "None"), GRID("None", "tp"), GRID("None")]
+    compare(lambda x, w, b: Two.apply(x, w, b), [(5, 3), (3, 4), (4,)], free)
 
 
 def test_what_a_function_cannot_do_is_refused(rules):
@@ -196,6 +198,12 @@ def test_a_rule_and_a_distributed_op_for_one_op(rules):
         assert "has a distributed op already" in text
     finally:
         assert hp.unregister_distributed_op("expm1")
+
+
+def test_words_of_builders_are_checked():
+    text = refused(UsageError, "HP-S046", hp.register_rule, "Unread", "view")
+    assert "view shape; view size" in text
+    refused(UsageError, "HP-S046", hp.register_rule, "aten::sinc", "reduce nothing")
 
 
 @on_ranks(2)

@@ -102,6 +102,50 @@ def test_mistakes_name_file_and_line(tmp_path, code, line, words, entry):
     assert f"custom_ops.yaml:{line}: " in text and words in text
 
 
+@pytest.mark.parametrize(
+    ("code", "op", "rule"),
+    [
+        ("HP-S050", "aten::sinc", "a b ->"),
+        ("HP-S046", "aten::sinc", "reduce nothing"),
+        ("HP-S044", "aten::sink", "a -> a"),
+        ("HP-S045", "aten::exp", "a! b -> ="),
+        ("HP-F033", "Zzz", "a -> a"),
+    ],
+)
+def test_mistakes_in_rules_name_file_and_line(tmp_path, code, op, rule):
+    more = (
+        "Zzz:\n  distributed_op_class: MyOpDistributedOp\n  distributed_op_file: parallel_my_op\n"
+    )
+    load_distributed_ops(write(tmp_path, "Yyy", more=more))
+    hp.register_rule("aten::exp", "a b! -> =")
+    (tmp_path / "rules.yaml").write_text(f'# rules\n{op}:\n  rule: "{rule}"\n')
+    try:
+        text = refused(UsageError, code, load_distributed_ops, tmp_path / "rules.yaml")
+        assert f"[{code}] {tmp_path}/rules.yaml:2: " in text
+    finally:
+        assert hp.unregister_rule("aten::exp") and unregister("Yyy") and unregister("Zzz")
+
+
+def test_a_rule_in_a_file_takes_the_place_of_a_built_in_one(tmp_path):
+    (tmp_path / "rules.yaml").write_text('aten::exp:\n  rule: "a! b! -> ="\n')
+
+    def layout_of_exp():
+        line = Layout((2,), ("dp",))
+        x = hp.distribute_tensor(torch.ones(4, 2), line("dp", "None")).requires_grad_()
+        out = torch.exp(x)
+        out.sum().backward()
+        assert torch.equal(x.grad.full_tensor(), torch.ones(4, 2).exp())
+        return str(out.layout)
+
+    assert hp.run_local(layout_of_exp, 2) == ["dp=2: S(0)"] * 2
+    load_distributed_ops(tmp_path)
+    try:
+        assert hp.run_local(layout_of_exp, 2) == ["dp=2: R"] * 2
+    finally:
+        assert hp.unregister_rule("aten::exp")
+    assert hp.run_local(layout_of_exp, 2) == ["dp=2: S(0)"] * 2
+
+
 def test_a_folder_that_is_not_there(tmp_path):
     refused(UsageError, "HP-F050", load_distributed_ops, tmp_path / "none")
 

@@ -115,7 +115,7 @@ def test_ranks_that_wait_for_each_other_are_told():
     start = time.monotonic()
     with pytest.raises(CommError, match="every rank waits for another one") as caught:
         run_local(body, 3, timeout=30)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 10 and caught.value.code == "HP-C005"
     assert "waits in all_reduce(sum) f32[1] #1 on ranks [0, 1]\n" in str(caught.value)
 
 
@@ -263,6 +263,26 @@ def test_an_interrupt_stops_all_ranks():
     assert time.monotonic() - start < 10
     assert not [t for t in threading.enumerate() if t.name.startswith("rank ")]
     assert run_local(rank, 2) == [0, 1]
+
+
+def test_ranks_that_wait_are_stopped_from_outside():
+    state, errors = _torch._LocalWorld(2, 60.0), []
+
+    def waits():
+        state.enter(0)
+        try:
+            all_reduce()
+        except CommError as error:
+            errors.append(error)
+        finally:
+            state.leave()
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    time.sleep(0.2)
+    state.abort("a test")
+    thread.join(timeout=10)
+    assert errors[0].code == "HP-C006" and "a test" in str(errors[0])
 
 
 def test_waiting_holds_no_interpreter_lock():

@@ -2,6 +2,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/rules/handlers.h"
+#include "hyper_parallel/rules/infer.h"
 #include "tests/rules/support.h"
 
 namespace hyper_parallel::rules::test {
@@ -69,6 +70,37 @@ TEST_SUITE("Registry") {
     const Call copy = call("aten::t_copy", "x=2", {"f32[8, 6] S(0)"});
     CHECK(rule(view).aliases);
     CHECK_FALSE(rule(copy).aliases);
+  }
+
+  TEST_CASE("RowsOfTheProgramTakeThePlaceOfBuiltInOnes") {
+    const std::string before = find_row("aten::exp")->spec;
+    register_row("aten::exp", "a! b -> =");
+    CHECK(find_row("aten::exp")->spec == std::string("a! b -> ="));
+    CHECK(find_row("aten::exp_")->spec == std::string("a! b -> ="));
+    CHECK(own_op_names() == std::vector<std::string>{"aten::exp"});
+    register_row("aten::exp", "a! b -> =");  // the same again is no mistake
+    CHECK(error([] { register_row("aten::exp", "a b! -> ="); }).starts_with("[HP-S045] aten::exp"));
+    CHECK(unregister_row("aten::exp"));
+    CHECK_FALSE(unregister_row("aten::exp"));
+    CHECK(find_row("aten::exp")->spec == before);
+  }
+
+  TEST_CASE("FunctionsOfTheProgramAreKnownByTheirName") {
+    register_row("function::Swish", "... -> ...");
+    CHECK(is_known("Swish"));
+    const auto names = known_names();
+    CHECK(std::binary_search(names.begin(), names.end(), "Swish"));
+    CHECK(forward("Swish", "x=2", {"f32[8, 6] S(0)"}) == "S(0) -> S(0)");
+    CHECK(unregister_row("function::Swish"));
+    CHECK_FALSE(is_known("Swish"));
+  }
+
+  TEST_CASE("BuildersTakeTheWordsOfBuiltInRows") {
+    const std::string text = error([] { register_row("function::F", "view"); });
+    CHECK(text.starts_with("[HP-S046] function::F"));
+    CHECK(find_row("function::F") == nullptr);
+    register_row("function::F", "view  size");
+    CHECK(unregister_row("function::F"));
   }
 }
 
