@@ -7,9 +7,11 @@ they are needed, gradients of what is replicated are summed, nothing is gathered
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from hyper_parallel import _torch
@@ -47,10 +49,15 @@ STYLES: dict[str, tuple[int | None, int, bool]] = {
 
 # Fused weights that a model takes apart again: plans gather what these give, here each of their
 # parts is cut on its own and what they give stays where it is. By module name, the sizes of the
-# parts to one another, as fields of the configuration or numbers.
-_FUSED: dict[str, tuple[str | int, ...]] = {
-    "gate_up_proj": (1, 1),
-    "qkv_proj": ("num_attention_heads", "num_key_value_heads", "num_key_value_heads"),
+# parts to one another: products of fields of the configuration.
+_FUSED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "gate_up_proj": ((), ()),
+    "qkv_proj": (("num_attention_heads",), ("num_key_value_heads",), ("num_key_value_heads",)),
+    "in_proj_qkv": (
+        ("linear_num_key_heads", "linear_key_head_dim"),
+        ("linear_num_key_heads", "linear_key_head_dim"),
+        ("linear_num_value_heads", "linear_value_head_dim"),
+    ),
 }
 _GATHERED = ("colwise_gather_output", "colwise_rep")
 
@@ -129,7 +136,7 @@ def _sum_inputs(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _is_sum(t: Any) -> bool:
-    return _torch.is_dtensor(t) and _torch.layout(t).has_partial
+    return isinstance(t, torch.Tensor) and _torch.is_dtensor(t) and _torch.layout(t).has_partial
 
 
 def _axis(mesh: Mesh) -> int:
@@ -166,9 +173,10 @@ def _layout(
 
 def _shares(name: str, config: Any) -> list[int]:
     """The sizes of the parts of a fused weight to one another; one part for others."""
-    fields = _FUSED.get(name.split(".")[-2] if "." in name else "", (1,))
-    found = [f if isinstance(f, int) else getattr(config, f, None) for f in fields]
-    return [n for n in found if n] if all(found) else [1]
+    parts = _FUSED.get(name.split(".")[-2] if "." in name else "", ((),))
+    if any(not getattr(config, field, None) for fields in parts for field in fields):
+        return [1]
+    return [math.prod(getattr(config, field) for field in fields) for fields in parts]
 
 
 def _style_of(name: str, styles: Mapping[str, str]) -> str | None:
