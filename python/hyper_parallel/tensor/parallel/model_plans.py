@@ -130,8 +130,10 @@ def parallelize_model(
 
 def _sum_inputs(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Finish sums before a norm: it needs them, and its code reads its input more than once."""
+    reason = f"input of {type(module).__name__}: a norm needs the sum"
     return tuple(
-        _torch.redistribute(t, _torch.layout(t).reduced()) if _is_sum(t) else t for t in inputs
+        _torch.redistribute(t, _torch.layout(t).reduced(), reason) if _is_sum(t) else t
+        for t in inputs
     )
 
 
