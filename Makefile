@@ -27,10 +27,10 @@ SAY = @printf '== %s\n'
 PYTEST := $(PY) -m pytest -x -q --durations=10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench verify mutate sweep models build core lint format clean doctest
+.PHONY: help demo test bench verify mutate sweep models models-all build core lint format clean doctest
 
 help:  ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: build  ## Train a small Qwen3 on ranks in this process
 	$(SAY) "demo"
@@ -73,6 +73,10 @@ mutate: build  ## Break every rule in turn: does the verifier notice? (a quarter
 models: build  ## Train models of transformers under their own plans; prints one table
 	$(SAY) "models"
 	@$(PY) -W ignore tools/models.py
+
+models-all: build  ## Train every model of tests/models/models.tsv anew; write the table of results
+	$(SAY) "models-all"
+	@$(PY) -W ignore tools/models.py --all --again all --workers $(JOBS)
 
 build: $(PACKAGES)  ## Build the libraries, the Python modules and the C++ tests
 	$(call configure,$(PRESET))

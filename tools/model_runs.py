@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
-from model_zoo import BATCH, Entry, ids, inputs
+from model_zoo import Entry, batch_of, inputs
 
 import hyper_parallel as hp
 from hyper_parallel import _torch
@@ -73,19 +73,23 @@ def step_on_ranks(entry: Entry, model, mesh: str, *, as_written: bool = False) -
             name: t
             if name in LISTS
             else hp.distribute_tensor(
-                t, layout(*([batch if len(t) == BATCH else "None"] + ["None"] * (t.dim() - 1)))
+                t,
+                layout(
+                    *([batch if len(t) == batch_of(entry) else "None"] + ["None"] * (t.dim() - 1))
+                ),
             )
             for name, t in inputs(entry, model).items()
         }
         with hp.comm_report() as report:
             out = step(entry, ours, given)
-        return Step(
-            _whole(out.loss),
-            {n: _whole(g) for n, g in out.grads.items()},
-            sum(row.bytes for row in report.rows),
-        )
+        return whole(out, sum(row.bytes for row in report.rows))
 
     return hp.run_local(on_rank, 2 if len(sizes) == 1 else 4)[0]
+
+
+def whole(out: Step, sent: int = 0) -> Step:
+    """The same with whole plain tensors; a collective."""
+    return Step(_whole(out.loss), {n: _whole(g) for n, g in out.grads.items()}, sent)
 
 
 def gather(model, layout: hp.Layout) -> None:

@@ -259,6 +259,7 @@ EXCEPTIONS = {
     "MinistralForCausalLM": dict(head_dim=8),
     "NemotronForCausalLM": dict(num_key_value_heads=2),
     "RecurrentGemma": dict(block_types=["recurrent", "attention"]),
+    "xLSTM": dict(hidden_size=128, embedding_dim=128),
     # speech
     "Data2VecAudio": _CONVOLUTIONS,
     "Hubert": _CONVOLUTIONS,

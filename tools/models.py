@@ -52,9 +52,20 @@ COLUMNS = (
     "written",
     "note",
 )
-DOZEN = (
-    "Llama Qwen3 Mixtral Qwen3Moe DeepseekV3 Phi3 Gemma2 Olmo2 Glm4 Cohere2 DeepseekV2 GptOss"
-).split()
+DOZEN = [
+    "Llama",
+    "Qwen3",
+    "Mixtral",
+    "Qwen3Moe",
+    "DeepseekV3",
+    "Phi3",
+    "Gemma2",
+    "Olmo2",
+    "Glm4",
+    "Cohere2",
+    "DeepseekV2",
+    "GptOss",
+]
 
 Row = dict[str, str]
 

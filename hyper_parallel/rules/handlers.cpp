@@ -196,6 +196,8 @@ constexpr std::array kHandlers = {
         "split rows: own queries against all keys, the causal mask starts at the own offset. "
         "Split query heads (factor q): the key heads that they read are picked from all",
         nullptr},
+    HandlerInfo{"slice", "a part of whole segments: start and end are places in the own part",
+                nullptr},
     HandlerInfo{"softmax", "all-reduce max, then the sum of exponentials", two_statistics},
     HandlerInfo{"softmax_cross_entropy",
                 "all-reduce max and sum of exponentials, then the logit of each token's class; R",

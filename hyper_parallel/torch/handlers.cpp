@@ -50,6 +50,7 @@ constexpr Named kHandlers[] = {
     {"prod", run<handlers::prod>},
     {"rms_norm", run<handlers::rms_norm>},
     {"sdpa", run<handlers::sdpa>},
+    {"slice", run<handlers::slice>},
     {"softmax", run<handlers::softmax>},
     {"softmax_cross_entropy", run<handlers::softmax_cross_entropy>},
     {"sort", run<handlers::sort>},

@@ -69,6 +69,7 @@ void extreme(HandlerCall& c);
 void prod(HandlerCall& c);
 
 // handlers_shape.cpp
+void slice(HandlerCall& c);
 void squeeze(HandlerCall& c);
 
 // handlers_each.cpp

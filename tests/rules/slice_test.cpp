@@ -21,6 +21,22 @@ TEST_SUITE("SliceRules") {
     CHECK(result_sizes("aten::slice.Tensor", {"f32[8, 6]"}, range(0, 5, 2)) == "[0, 6]");
   }
 
+  TEST_CASE("WholeSegmentsAreTakenFromEachPart") {
+    const auto taken = [](std::int64_t start, std::int64_t end, std::int64_t step = 1) {
+      return forward("aten::slice.Tensor", "x=2", {"f32[64, 6] S(0; segments=32|16|16)"},
+                     range(0, start, end, step));
+    };
+    CHECK(taken(0, 32) == "S(0; segments=32|16|16) -> S(0) ~slice");
+    CHECK(taken(32, 48) == "S(0; segments=32|16|16) -> S(0) ~slice");
+    CHECK(taken(-16, INT64_MAX) == "S(0; segments=32|16|16) -> S(0) ~slice");
+    CHECK(taken(0, 48) == "S(0; segments=32|16|16) -> S(0; segments=32|16) ~slice");
+    CHECK(taken(0, 16) == "R -> R");
+    CHECK(taken(32, 40) == "R -> R");
+    CHECK(taken(0, 32, 2) == "R -> R");
+    CHECK(forward("aten::slice.Tensor", "x=2", {"f32[4, 6] S(0; segments=3|1)"}, range(0, 0, 3)) ==
+          "R -> R");
+  }
+
   TEST_CASE("SelectDropsADim") {
     const Attrs first = {{"dim", std::int64_t{0}}, {"index", std::int64_t{-1}}};
     CHECK(forward("aten::select.int", "x=2", {"f32[8, 6] S(1)"}, first) == "S(1) -> S(0)");

@@ -6,9 +6,11 @@
 
 #include <cstring>
 #include <optional>
+#include <string>
 
 #include "hyper_parallel/torch/api.h"
 #include "hyper_parallel/torch/bridge.h"
+#include "hyper_parallel/torch/cause.h"
 #include "hyper_parallel/torch/leaf_grads.h"
 #include "python/src/torch/init.h"
 
@@ -130,11 +132,14 @@ void init_dtensor(py::module_& m) {
       py::arg("tensor"), py::arg("layout"), py::arg("source_rank") = 0);
   m.def(
       "redistribute",
-      [](const at::Tensor& t, const Layout* layout) {
+      [](const at::Tensor& t, const Layout* layout, const std::string& reason) {
         py::gil_scoped_release no_gil;
+        static const std::string no_op;
+        std::optional<torch_layer::CauseGuard> guard;
+        if (!reason.empty()) guard.emplace(no_op, reason);
         return redistribute(t, layout);
       },
-      py::arg("tensor"), py::arg("layout"));
+      py::arg("tensor"), py::arg("layout"), py::arg("reason") = "");
   m.def("reduce_partial", [](const at::Tensor& t) {
     py::gil_scoped_release no_gil;
     return reduce_partial(t);

@@ -7,11 +7,14 @@ they are needed, gradients of what is replicated are summed, nothing is gathered
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
+from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh, path_matches
 from hyper_parallel.errors import near_facts, usage_error
 from hyper_parallel.mesh import as_mesh
@@ -44,9 +47,19 @@ STYLES: dict[str, tuple[int | None, int, bool]] = {
     "sequence_parallel": (None, 1, False),
 }
 
-# Weights of [gate; up] that a model splits in halves: plans gather what they give, here each half
-# is cut on its own and stays where it is.
-_HALVES = "gate_up_proj"
+# Fused weights that a model takes apart again: plans gather what these give, here each of their
+# parts is cut on its own and what they give stays where it is. By module name, the sizes of the
+# parts to one another: products of fields of the configuration.
+_FUSED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "gate_up_proj": ((), ()),
+    "qkv_proj": (("num_attention_heads",), ("num_key_value_heads",), ("num_key_value_heads",)),
+    "in_proj_qkv": (
+        ("linear_num_key_heads", "linear_key_head_dim"),
+        ("linear_num_key_heads", "linear_key_head_dim"),
+        ("linear_num_value_heads", "linear_value_head_dim"),
+    ),
+}
+_GATHERED = ("colwise_gather_output", "colwise_rep")
 
 
 def plan_of_model(model: nn.Module) -> dict[str, str]:
@@ -99,14 +112,33 @@ def parallelize_model(
                 f'"{path}": no style is named "{style}"',
                 **near_facts("styles", str(style), STYLES),
             )
+    config = getattr(model, "config", None)
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
     layouts = {
         name: layout
         for name, parameter in model.named_parameters()
-        if (layout := _layout(name, parameter, styles, mesh, axis)) is not None
+        if (layout := _layout(name, parameter, styles, mesh, axis, text)) is not None
     }
-    return shard_module(
+    shard_module(
         model, {"parameter": layouts}, device_mesh=device_mesh, src_data_rank=src_data_rank
     )
+    for module in model.modules():
+        if "Norm" in type(module).__name__:
+            module.register_forward_pre_hook(_sum_inputs)
+    return model
+
+
+def _sum_inputs(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Finish sums before a norm: it needs them, and its code reads its input more than once."""
+    reason = f"input of {type(module).__name__}: a norm needs the sum"
+    return tuple(
+        _torch.redistribute(t, _torch.layout(t).reduced(), reason) if _is_sum(t) else t
+        for t in inputs
+    )
+
+
+def _is_sum(t: Any) -> bool:
+    return isinstance(t, torch.Tensor) and _torch.is_dtensor(t) and _torch.layout(t).has_partial
 
 
 def _axis(mesh: Mesh) -> int:
@@ -120,19 +152,33 @@ def _axis(mesh: Mesh) -> int:
 
 
 def _layout(
-    name: str, parameter: nn.Parameter, styles: Mapping[str, str], mesh: Mesh, axis: int
+    name: str,
+    parameter: nn.Parameter,
+    styles: Mapping[str, str],
+    mesh: Mesh,
+    axis: int,
+    config: Any,
 ) -> Layout_ | None:
     style = _style_of(name, styles)
     dim, parts, cuts_vectors = STYLES[style] if style is not None else (None, 1, False)
     ndim = parameter.dim()
     if dim is None or ndim == 0 or (ndim == 1 and not cuts_vectors):
         return None
-    if name.split(".")[-2:-1] == [_HALVES] and style in ("colwise_gather_output", "colwise_rep"):
-        parts = 2
     place = 0 if ndim == 1 else dim % ndim
-    size = parameter.shape[place]
-    segments = [size // parts] * parts if parts > 1 and size % parts == 0 else []
+    shares = [1] * parts
+    if style in _GATHERED:
+        shares = _shares(name, config)
+    size, whole = parameter.shape[place], sum(shares)
+    segments = [size // whole * n for n in shares] if len(shares) > 1 and size % whole == 0 else []
     return Layout_.of_splits(mesh, [(place, [axis], 1, segments)])
+
+
+def _shares(name: str, config: Any) -> list[int]:
+    """The sizes of the parts of a fused weight to one another; one part for others."""
+    parts = _FUSED.get(name.split(".")[-2] if "." in name else "", ((),))
+    if any(not getattr(config, field, None) for fields in parts for field in fields):
+        return [1]
+    return [math.prod(getattr(config, field) for field in fields) for fields in parts]
 
 
 def _style_of(name: str, styles: Mapping[str, str]) -> str | None:
