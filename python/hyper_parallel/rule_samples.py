@@ -73,7 +73,7 @@ _BY_TEXT = {
     "inner": "f32[4, 8]; f32[6, 8]",
     "label_smooth": "f32[8, 16]",
     "like": "f32[8, 16]",
-    "linear_cross_entropy": "f32[8, 16]; f32[100, 16]; i64[8] | reduction='sum' compute_input_grad=True",
+    "linear_cross_entropy": "f32[8, 16]; f32[100, 16]; i64[8] | reduction='sum'",
     "loss_of_classes cross_entropy": "f32[8, 100]; i64[8] | reduction=2",
     "loss_of_classes nll_loss": "f32[8, 100]; i64[8] | reduction=2",
     "loss_of_pairs": "f32[8, 16]; f32[8, 16] | reduction=2",
