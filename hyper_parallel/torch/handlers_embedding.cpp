@@ -119,6 +119,8 @@ void embedding_bag(HandlerCall& c) {
     }
     bags.weights = share.masked_fill(dropped, 0);
     bags.indices = ids.position.to(bags.indices.scalar_type());
+    if (weight.size(0) == 0)
+      c.set("sparse", false);  // the row that is added has no sparse gradient
     weight = nonempty(weight, 0);
     padding = -1;
     c.set("mode", kSum);
