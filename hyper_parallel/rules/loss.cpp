@@ -237,7 +237,8 @@ constexpr Row kRows[] = {
     {"hyper_parallel::cross_entropy_with_softmax", "loss_with_softmax"},
     {"hyper_parallel::label_smooth", "label_smooth"},
     {"torch_nn::_linear_cross_entropy_batch_chunked", "linear_cross_entropy"},
-    {"torch_nn::_linear_cross_entropy_batch_chunked_no_reduction", "n d!, c! d!, n, ?c!, ?c! -> n"},
+    {"torch_nn::_linear_cross_entropy_batch_chunked_no_reduction",
+     "n d!, c! d!, n, ?c!, ?*c! -> n"},
 };
 
 constexpr NamedBuilder kBuilders[] = {{"ctc_loss", build_ctc},

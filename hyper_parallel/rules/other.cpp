@@ -33,6 +33,30 @@ ConcreteRule build_grouped(const Call& call, Words) {
   return rule;
 }
 
+// max_pool2d_with_indices_backward(grad, self, indices): planes pass.
+ConcreteRule build_pool_back(const Call& call, Words) {
+  check_count(call, 3, 3);
+  const Shape& sizes = call.inputs[1].meta.sizes;
+  if (sizes.size() != 3) check_ndim(call, 1, 4);
+  ConcreteRule rule = start(call);
+  TensorMap out = whole(sizes);
+  for (std::size_t d = 0; d + 2 < sizes.size(); ++d) {
+    if (sizes[d] == 1) continue;
+    const int f = add_factor(rule, "d" + std::to_string(d), sizes[d]);
+    rule.factors.back().nonempty = true;
+    for (std::size_t i = 0; i < 3; ++i) {
+      check_ndim(call, i, sizes.size());
+      const std::int64_t size = call.inputs[i].meta.sizes[d];
+      if (size != sizes[d]) throw_sizes(call, i, d, size, sizes[d], "self");
+      put(rule.inputs[i], d, f);
+    }
+    put(out, d, f);
+  }
+  rule.inputs[0].linear = true;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
 // A transform along the dims of attribute `dim`: they must be whole. `half`: the last of them keeps
 // the first half of the frequencies; `real`: it comes back to attribute `last_dim_size`.
 ConcreteRule build_transform(const Call& call, Words words) {
@@ -100,8 +124,7 @@ constexpr Row kRows[] = {
     {"aten::_grouped_mm", "grouped_mm"},
     {"aten::linalg_cross", "*... d!@dim=-1, *... d!@dim=-1 -> ... d@dim=-1"},
     {"aten::linalg_solve_triangular", "... n! n!, ... p! q! -> ... p q"},
-    {"aten::max_pool2d_with_indices_backward",
-     "*... a! b!, ... h! w!, ... a! b! -> ... h w; filled"},
+    {"aten::max_pool2d_with_indices_backward", "pool_back"},
     {"aten::renorm", "renorm"},
     {"aten::searchsorted.Tensor", "searchsorted"},
     {"aten::trace", "*m! n! -> ()"},
@@ -109,10 +132,8 @@ constexpr Row kRows[] = {
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"grouped_mm", build_grouped},
-    {"renorm", build_renorm},
-    {"searchsorted", build_search},
-    {"transform", build_transform},
+    {"grouped_mm", build_grouped},  {"pool_back", build_pool_back}, {"renorm", build_renorm},
+    {"searchsorted", build_search}, {"transform", build_transform},
 };
 
 }  // namespace

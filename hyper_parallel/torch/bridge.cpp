@@ -77,7 +77,9 @@ struct UpNode final : Node {
 
   variable_list apply(variable_list&& grads) override {
     if (!grads[0].defined()) return {at::Tensor()};
-    at::Tensor out = wrap(grads[0], layout->dual(), sizes);
+    // Parts of DTensors are dense, also those of the gradient that a sparse embedding gives.
+    const bool dense = grads[0].layout() == at::kStrided;
+    at::Tensor out = wrap(dense ? grads[0] : grads[0].to_dense(), layout->dual(), sizes);
     const at::Tensor target = lock(leaf);
     if (target.defined()) expect_leaf_grad(target);
     return {out};

@@ -20,8 +20,8 @@ std::vector<std::int64_t> all_dims(std::size_t ndim) {
   return out;
 }
 
-// Smallest and largest value of each column of all ranks; 0 and 1 if there is none. A nan gives an infinite range, which
-// torch refuses as it would refuse the nan.
+// Smallest and largest value of each column of all ranks; 0 and 1 if there is none. A nan gives an
+// infinite range, which torch refuses as it would refuse the nan.
 std::vector<double> global_range(const at::Tensor& columns, const Mesh* mesh,
                                  const std::vector<int>& axes) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();

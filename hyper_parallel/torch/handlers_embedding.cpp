@@ -1,6 +1,12 @@
 // Look-ups in a table whose rows are cut, and of bags of rows.
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/zeros.h>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/bridge.h"
@@ -113,6 +119,8 @@ void embedding_bag(HandlerCall& c) {
     }
     bags.weights = share.masked_fill(dropped, 0);
     bags.indices = ids.position.to(bags.indices.scalar_type());
+    if (weight.size(0) == 0)
+      c.set("sparse", false);  // the row that is added has no sparse gradient
     weight = nonempty(weight, 0);
     padding = -1;
     c.set("mode", kSum);

@@ -7,6 +7,8 @@
 #include <ATen/ops/ctc_loss.h>
 #include <ATen/ops/tensor.h>
 
+#include <array>
+
 #include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/collective_ops.h"
 #include "hyper_parallel/torch/handlers_internal.h"

@@ -5,6 +5,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/frame.h"
+#include "hyper_parallel/torch/running_statistics.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -62,7 +63,7 @@ void add_tensor(const Frame& f, std::size_t i, const c10::IValue& v, Operands& o
     key.push_back(reinterpret_cast<std::uint64_t>(layout));
     add_sizes(t, key);
   } else {
-    operands.plain_write |= f.info.arguments[i].written;
+    operands.plain_write |= f.info.arguments[i].written && !is_updated_statistic(f, i);
     key.push_back(t.unsafeGetTensorImpl()->is_wrapped_number() ? kNumber : kPlain);
     add_sizes(t, key);
   }

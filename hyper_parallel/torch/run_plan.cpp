@@ -6,6 +6,7 @@
 #include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/cause.h"
 #include "hyper_parallel/torch/check_mode.h"
+#include "hyper_parallel/torch/coordinate.h"
 #include "hyper_parallel/torch/frame.h"
 #include "hyper_parallel/torch/redistribute.h"
 #include "hyper_parallel/torch/running_statistics.h"
@@ -131,14 +132,20 @@ struct Written {
   at::Tensor local;  // what the op writes
 };
 
-/// A running statistic that the op wrote elsewhere: its value in the layout and sizes of `t`.
+/// A running statistic that the op wrote elsewhere: its value in the layout and sizes of `t`. Where
+/// it is pending, the first rank keeps it in a sum or product; of the other kinds all may.
 void bring_back(const at::Tensor& t, const at::Tensor& value, const OpPlan& plan,
                 const OpPlan::Input& input) {
   const at::NoGradGuard no_grad;
   const Layout* whole = Layout::replicated(plan.mesh);
   const Layout* layout = is_dtensor(t) ? impl_of(t)->layout() : whole;
   at::Tensor target = is_dtensor(t) ? local_for_use(t) : t;
-  target.copy_(move(value, input.layout, layout, t.sizes()));
+  target.copy_(move(value, input.layout, layout->reduced(), t.sizes()));
+  for (int axis = 0; layout->has_partial() && axis < plan.mesh->ndim(); ++axis) {
+    if (my_coordinate(plan.mesh)[static_cast<std::size_t>(axis)] == 0) continue;
+    if (layout->placement(axis).is_partial(ReduceOp::sum)) target.zero_();
+    if (layout->placement(axis).is_partial(ReduceOp::prod)) target.fill_(1);
+  }
   if (is_dtensor(t)) refresh(t, target, layout, t.sizes());
 }
 

@@ -308,6 +308,41 @@ BAD = {
     "no layout": ("mm", ["f32[8, 16]", "f32[16, 4]"], {}, "[HP-S041] mm: no operand has a", ""),
     "no tensor": ("relu", ["f32 8"], {}, "[HP-S043] 'f32 8' describes no tensor", "form"),
     "no spec": ("relu", [3], {}, "[HP-S043] input 0: 3 describes no tensor", "TensorSpec"),
+    "a matrix of three dims": (
+        "block_diag", [["f32[8, 4] on x=2: R", "f32[2, 3, 4]"]], {},
+        '[HP-S003] aten::block_diag: operand "input 0[1]" has 3 dims, not 2', "[2, 3, 4]",
+    ),
+    "no chunks": (
+        "_chunk_cat", [["f32[8, 4] on x=2: R"]], {"dim": 0, "num_chunks": 0},
+        "[HP-S005] aten::_chunk_cat: num_chunks must be at least 1", "0",
+    ),
+    "weights of other bags": (
+        "embedding_bag", ["f32[100, 16] on x=2: R", "i64[32]", "i64[8]", "f32[31]"], {},
+        '[HP-S002] aten::embedding_bag: operand "input 3": dim 0 has size 31, indices has 32', "31",
+    ),
+    "weights of other elements": (
+        "histogram.bin_ct", ["f32[8, 4] on x=2: R", "f32[8, 3]"], {"bins": 4},
+        '[HP-S002] aten::histogram.bin_ct: operand "input 1": dim 1 has size 3, self has 4', "3",
+    ),
+    "edges that are missing": (
+        "_histogramdd_from_bin_tensors", ["f32[8, 3] on x=2: R", "f32[5]", "f32[5]"], {},
+        "[HP-S001] aten::_histogramdd_from_bin_tensors: wrong number of operands", "4 to 5",
+    ),
+    "another batch": (
+        "native_group_norm", ["f32[8, 4, 6] on x=2: R"], {"N": 7, "C": 4, "HxW": 6, "group": 2},
+        '[HP-S002] aten::native_group_norm: operand "input 0": dim 0 has size 8, argument N has 7',
+        "[8, 4, 6]",
+    ),
+    "targets of another batch": (
+        "ctc_loss.IntList", ["f32[12, 8, 16] on x=2: R", "i64[7, 4]"], {},
+        '[HP-S002] aten::ctc_loss.IntList: operand "input 1": dim 0 has size 7, log_probs has 8',
+        "[7, 4]",
+    ),
+    "windows of another tensor": (
+        "unfold_backward", ["f32[4, 16, 2] on x=2: R"], {"input_sizes": [8, 15], "dim": 0},
+        '[HP-S002] aten::unfold_backward: operand "input 0": dim 1 has size 16, input_sizes has 15',
+        "[4, 16, 2]",
+    ),
     "no type": ("relu", ["f31[8] on x=2: R"], {}, "[HP-T002] unknown element type", "f31"),
 }  # fmt: skip
 

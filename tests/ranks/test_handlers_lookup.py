@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from handlers_support import compare, every_mesh, split, tensor
 
-from hyper_parallel import Shard, distribute_tensor, init_device_mesh, run_local
+import hyper_parallel as hp
+from hyper_parallel import Partial, Shard, distribute_tensor, init_device_mesh, run_local
 
 # ---- Embedding and look-ups ---------------------------------------------------------------------
 
@@ -71,6 +72,45 @@ def test_embedding_bag_with_weights(cut, last, mesh):
     compare(
         lambda w, i: F.embedding_bag(i.view(4, 2), w), [tensor(5, 4), BAG_IDS], [cut, (0,)], mesh
     )
+
+
+@every_mesh
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("cut", [(0,), (1,), (None,), (0, 1)])
+def test_gradients_by_frequency_of_indices(cut, mode, mesh):
+    compare(
+        lambda w: F.embedding_bag(BAG_IDS, w, STARTS, mode=mode, scale_grad_by_freq=True),
+        [tensor(5, 4)],
+        [cut],
+        mesh,
+    )
+
+
+@every_mesh
+@pytest.mark.parametrize("cut", [(0,), (1,), (None,), (0, 1)])
+def test_sparse_gradients_come_out_dense(cut, mesh):
+    for fn in (
+        lambda w, sparse: F.embedding(IDS, w, sparse=sparse),
+        lambda w, sparse: F.embedding_bag(BAG_IDS, w, STARTS, mode="sum", sparse=sparse),
+        lambda w, sparse: F.embedding_bag(BAG_IDS, w, STARTS, mode="mean", sparse=sparse),
+    ):
+        compare(lambda w, fn=fn: fn(w, isinstance(w, hp.DTensor)), [tensor(5, 4)], [cut], mesh)
+
+
+def test_a_split_table_of_bags_moves_nothing():
+    def on_rank():
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        w = distribute_tensor(tensor(5, 4), mesh, [Shard(0)]).requires_grad_()
+        with hp.policy("strict"), hp.comm_report() as traffic:
+            out = F.embedding_bag(BAG_IDS, w, STARTS, mode="mean")
+        with hp.comm_report() as backward:
+            out.redistribute(placements=[Shard(0)]).square().sum().backward()
+        assert w.grad.placements == (Shard(0),)
+        return traffic.count(), [row.kind for row in backward.rows], out.placements
+
+    for forward, backward, placements in run_local(on_rank, 2):
+        assert forward == 0 and placements == (Partial(),)
+        assert backward == ["reduce_scatter", "all_gather"]
 
 
 @pytest.mark.parametrize("bad", [5, -1])

@@ -68,6 +68,9 @@ INDICES = made(
     lambda g: torch.tensor([[0, 3], [13, 16]]).expand(3, 5, 2, 2).clone(), "indices[3, 5, 2, 2]"
 )
 STATISTICS = (t(4), positive(4))
+LENGTHS = made(lambda g: torch.tensor([2, 0, 3]), "lengths[3]")
+OFFSETS = made(lambda g: torch.tensor([0, 2, 5]), "offsets[3]")
+BY_ROW = made(lambda g: torch.tensor([[1, 4], [3, 2], [0, 5], [5, 0]]), "lengths[4, 2]")
 UNCHECKED = {
     "native_group_norm": [
         case(t(5, 6, 3), t(6), t(6), 5, 6, 3, 3, 1e-5),
@@ -89,6 +92,15 @@ UNCHECKED = {
     ],
     "max_pool2d_with_indices_backward": [
         case(t(3, 5, 2, 2), t(3, 5, 4, 6), [2, 3], [2, 3], [0, 0], [1, 1], False, INDICES),
+    ],
+    "segment_reduce": [
+        one
+        for reduce in ("sum", "mean", "max", "min")
+        for one in (
+            case(t(5, 3), reduce, lengths=LENGTHS, initial=0),
+            case(t(5, 4, 6), reduce, offsets=OFFSETS, initial=1.5),
+            case(t(4, 5), reduce, lengths=BY_ROW, axis=1, initial=1.5),
+        )
     ],
 }
 

@@ -89,7 +89,7 @@ for reduce in ("sum", "prod", "mean", "amax", "amin"):
 
 give(
     "_unsafe_masked_index",
-    case(t(5, 3), bools(4), [ints(0, 5, 4)], 0),
+    case(t(5, 3), bools(4, 1), [ints(0, 5, 4)], 0),
     case(t(5, 6), bools(5, 3), [None, ints(0, 6, 3)], 1.5),
     case(t(5, 4), bools(6), [ints(0, 5, 6), ints(0, 4, 6)], 0.5),
 )

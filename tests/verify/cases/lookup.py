@@ -1,10 +1,8 @@
 """Look-ups in tables, and attention."""
 
-import torch
+from hyper_parallel.verify_cases import case, ints, t
 
-from hyper_parallel.verify_cases import case, ints, made, t
-
-from .table import bools_with_true, give
+from .table import bools_with_true, give, without
 
 give(
     "embedding",
@@ -29,23 +27,8 @@ attention((2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 4), t(5, 6))
 attention((2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 4), bools_with_true(2, 1, 5, 6))
 attention((3, 5, 4), (3, 6, 4), (3, 6, 4), t(3, 1, 6))
 
-OFFSETS = made(lambda g: torch.tensor([0, 2, 2, 5]), "offsets[4]")
-ENDS = made(lambda g: torch.tensor([0, 3, 4, 7]), "ends[4]")
-for mode in (0, 1, 2):
-    give(
-        "embedding_bag _embedding_bag",
-        case(t(7, 4), ints(0, 7, 6), OFFSETS, False, mode),
-        case(t(5, 6), ints(0, 5, 7), ENDS, False, mode, include_last_offset=True),
-        case(t(6, 3), ints(0, 6, 8), OFFSETS, True, mode),
-    )
-    give(
-        "embedding_bag.padding_idx",
-        case(t(7, 4), ints(0, 7, 6), OFFSETS, False, mode, False, None, False, 3),
-        case(t(5, 4), ints(0, 5, 6), OFFSETS, False, mode, False, None, False, -1),
-        case(t(5, 4), ints(0, 5, 6), OFFSETS, False, mode, False, None, False, None),
-    )
-give(
-    "embedding_bag _embedding_bag",
-    case(t(7, 4), ints(0, 7, 6), OFFSETS, False, 0, False, t(6)),
-    case(t(5, 6), ints(0, 5, 7), ENDS, False, 0, False, t(7), True),
+without(
+    "embedding_bag _embedding_bag embedding_bag.padding_idx",
+    "three results are notes of torch for its backward, which here are none: "
+    "tests/ranks/test_handlers_lookup.py compares bags and their gradients on every mesh",
 )
