@@ -45,7 +45,8 @@ std::vector<int> spread_image(ConcreteRule& rule, const Call& call, std::size_t 
 
 // Dim `d` of the result `out`, which reads `factor` of the first operand through `window`. A dim of
 // size 1 is never split; what is not `sound` stays whole: the op itself shall say what is wrong.
-// `handled`: the op does not work on a piece as it is, though index o may read index o alone.
+// `handled`: an attribute or a result names indices of the whole, so that a piece needs the handler
+// even where index o reads index o alone.
 void put_space(ConcreteRule& rule, TensorMap& out, std::size_t d, int factor, Window window,
                bool sound = true, bool handled = false) {
   window.operand = rule.inputs[0].sizes[d];
@@ -209,6 +210,7 @@ ConcreteRule build_pool(const Call& call, Words words) {
   const auto dilation = spatial(call, "dilation", count, 1);
   const bool ceil = call.boolean("ceil_mode", false);
   const bool average = call.op.starts_with("aten::avg");
+  const bool places = has_word(words, "indices");
   for (std::size_t i = 0; i < count; ++i) {
     const Window window{
         .kernel = kernel[i], .stride = stride[i], .padding = padding[i], .dilation = dilation[i]};
@@ -222,11 +224,11 @@ ConcreteRule build_pool(const Call& call, Words words) {
     // scale them.
     const bool sound =
         2 * padding[i] <= kernel[i] && !(average && is_integral(call.inputs[0].meta.dtype));
-    put_space(rule, out, lead + i, factors[lead + i], window, sound);
+    put_space(rule, out, lead + i, factors[lead + i], window, sound, places);
   }
   rule.inputs[0].linear = average;
   rule.outputs.push_back(std::move(out));
-  if (has_word(words, "indices")) rule.outputs.push_back(rule.outputs[0]);
+  if (places) rule.outputs.push_back(rule.outputs[0]);
   return rule;
 }
 

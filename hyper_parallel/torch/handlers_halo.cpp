@@ -23,14 +23,11 @@ struct Cut {
   std::size_t dim() const { return static_cast<std::size_t>(halo->dim); }
 };
 
-// `padded`: zeros stand for what lies outside. Without, only an empty piece gets them: the op needs
-// something to run on.
+// `padded`: see halo_of.
 std::vector<Cut> cuts_of(const HandlerCall& c, std::string_view operand, bool padded) {
   std::vector<Cut> out;
   for (const auto& [dim, window] : c.plan().inference.windows) {
-    Halo halo = make_halo(window, dim, c.layout(operand), c.plan().outputs[0]);
-    if (!padded && halo.piece.size() > 0) halo.before = halo.after = 0;
-    out.push_back({window, std::make_shared<const Halo>(std::move(halo))});
+    out.push_back({window, halo_of(window, dim, c.layout(operand), c.plan().outputs[0], padded)});
   }
   return out;
 }

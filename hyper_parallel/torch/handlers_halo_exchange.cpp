@@ -8,9 +8,11 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <numeric>
-#include <optional>
 #include <string>
+#include <tuple>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/cause.h"
@@ -19,6 +21,7 @@
 #include "hyper_parallel/torch/comm_record.h"
 #include "hyper_parallel/torch/coordinate.h"
 #include "hyper_parallel/torch/dtensor.h"
+#include "hyper_parallel/torch/ranks.h"
 
 namespace hyper_parallel::torch_layer::handlers {
 namespace {
@@ -157,9 +160,8 @@ at::Tensor run(const std::shared_ptr<const Halo>& halo, const at::Tensor& x, boo
   return out;
 }
 
-}  // namespace
-
-Halo make_halo(const rules::Window& window, int dim, const Layout* operand, const Layout* result) {
+Halo make_halo(const rules::Window& window, int dim, const Layout* operand, const Layout* result,
+               bool padded) {
   Halo out;
   out.dim = dim;
   out.mesh = operand->mesh();
@@ -172,8 +174,10 @@ Halo make_halo(const rules::Window& window, int dim, const Layout* operand, cons
   const Interval kept = common(out.rows.inside, own);
   out.own = own.size();
   if (kept.size() > 0) out.kept = {kept.begin - own.begin, kept.end - own.begin};
-  out.before = out.rows.inside.begin - out.rows.block.begin;
-  out.after = out.rows.block.end - out.rows.inside.end;
+  if (padded || out.piece.size() == 0) {
+    out.before = out.rows.inside.begin - out.rows.block.begin;
+    out.after = out.rows.block.end - out.rows.inside.end;
+  }
   const int ranks = group_size(out.mesh, out.axes);
   for (int k = 0; k < ranks; ++k) {
     const auto there = member(out.mesh, out.axes, k);
@@ -188,6 +192,28 @@ Halo make_halo(const rules::Window& window, int dim, const Layout* operand, cons
     out.takes.push_back(k == out.me ? 0 : common(out.rows.inside, theirs).size());
   }
   return out;
+}
+
+}  // namespace
+
+std::shared_ptr<const Halo> halo_of(const rules::Window& window, int dim, const Layout* operand,
+                                    const Layout* result, bool padded) {
+  constexpr std::size_t kMostHalos = 1 << 12;
+  using Key = std::tuple<const Layout*, const Layout*, int, bool, std::array<std::int64_t, 7>>;
+  thread_local std::map<Key, std::shared_ptr<const Halo>> known;
+  thread_local std::uint64_t generation = 0;
+  if (const std::uint64_t now = context_generation(); generation != now) {
+    known.clear();
+    generation = now;
+  }
+  const Key key(operand, result, dim, padded,
+                {window.operand, window.result, window.kernel, window.stride, window.padding,
+                 window.dilation, window.transposed ? 1 : 0});
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  if (known.size() == kMostHalos) known.clear();
+  auto made = std::make_shared<const Halo>(make_halo(window, dim, operand, result, padded));
+  return known.emplace(key, std::move(made)).first->second;
 }
 
 at::Tensor fetch(const std::shared_ptr<const Halo>& halo, const at::Tensor& local) {

@@ -30,10 +30,13 @@ struct Halo {
 };
 
 /// For dim `dim` of an operand laid out as `operand`, whose result `result` reads it through
-/// `window`. The operand has one piece a rank.
-Halo make_halo(const rules::Window& window, int dim, const Layout* operand, const Layout* result);
+/// `window`. The operand has one piece a rank. `padded`: zeros stand for rows of the block that lie
+/// outside; else only an empty piece gets them, so that an op has something to run on. Kept for
+/// each thread.
+std::shared_ptr<const Halo> halo_of(const rules::Window& window, int dim, const Layout* operand,
+                                    const Layout* result, bool padded);
 
-/// The rows `halo.rows.inside`, with zeros around up to `halo.rows.block`. All ranks of the group
+/// The rows `halo.rows.inside` with the halo's zeros around. All ranks of the group
 /// must call it. Differentiable any number of times: its transpose sends the cotangents of fetched
 /// rows back, where they are added.
 at::Tensor fetch(const std::shared_ptr<const Halo>& halo, const at::Tensor& local);

@@ -263,6 +263,9 @@ POOLS = {
     "adaptive maximum, with places": (
         lambda x: F.adaptive_max_pool2d(x, (6, 4), return_indices=True), (3, 12, 16),
     ),
+    "maximum along one dim, with places": (
+        lambda x: F.max_pool2d(x, (1, 3), (1, 2), return_indices=True), (2, 3, 13, 12),
+    ),
     "maximum of one image, with places": (
         lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), (3, 13, 12),
     ),

@@ -106,6 +106,7 @@ give(
     case(distinct(3, 5, 4, 6), [2, 2]),
     case(distinct(2, 3, 5, 6), [3, 2], [2, 1], [1, 1], [1, 2], True),
     case(distinct(3, 5, 4), [3, 3], [1, 1], [1, 1]),
+    case(distinct(2, 5, 4), [1, 2], [1, 2]),
 )
 give("max_pool3d_with_indices", case(distinct(3, 5, 4, 2, 2), [2, 2, 2]))
 give(
