@@ -156,7 +156,8 @@ at::Tensor with_repeats(const Cut& cut, const at::Tensor& x) {
   if (cut.halo->piece.size() == 0 || rows.block == rows.inside) return x;
   const at::Tensor index =
       at::tensor(rows_of(cut), at::TensorOptions(at::kLong)).sub_(rows.inside.begin);
-  return at::index_select(x, cut.halo->dim, index.to(x.device()));
+  return at::index_select(x, cut.halo->dim, index.to(x.device()))
+      .contiguous(x.suggest_memory_format());
 }
 
 // From places in the local planes of `x` to places in global planes of `sizes`.

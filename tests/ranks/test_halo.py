@@ -147,7 +147,10 @@ def test_fewer_results_than_ranks(stride):
 def test_channels_last():
     def fn(x, w, b):
         x = x.contiguous(memory_format=torch.channels_last)
-        return F.conv2d(x, w, b, padding=1)
+        out = F.max_pool2d(F.conv2d(x, w, b, padding=1), 3, 1, 1)
+        mine = out.to_local() if isinstance(out, hp.DTensor) else out
+        assert mine.is_contiguous(memory_format=torch.channels_last)
+        return out
 
     operands = values([(2, 4, 13, 12), (6, 4, 3, 3), (6,)])
     fetched(fn, operands, cut_first(operands, (2,)), LINES[3])
