@@ -233,8 +233,8 @@ ConcreteRule build_pool(const Call& call, Words words) {
 }
 
 // resample N: attribute output_size for N spatial dims. Each result element is a weighted sum.
-// `adaptive`: of windows side by side. `max`: is a maximum, and the second result tells where it
-// was.
+// `adaptive`: of windows side by side. `nearest`: is one of them. `max`: is a maximum, and the
+// second result tells where it was.
 ConcreteRule build_resample(const Call& call, Words words) {
   check_count(call, 1, 2);
   const auto count = static_cast<std::size_t>(words[0].front() - '0');
@@ -249,10 +249,16 @@ ConcreteRule build_resample(const Call& call, Words words) {
     const std::size_t d = lead.size() + i;
     const std::int64_t before = out.sizes[d];
     if (size[i] >= 0) out.sizes[d] = size[i];  // None: as it is
-    // Windows of one length side by side. Of others a piece would need its own lengths.
+    // Windows of one length side by side; of others a piece would need its own lengths. Repeats of
+    // each index a power of two times, where the op's division of indices is exact.
     const std::int64_t each = out.sizes[d] > 0 ? before / out.sizes[d] : 0;
-    const bool even = has_word(words, "adaptive") && each * out.sizes[d] == before;
-    put_space(rule, out, d, space[i], {.kernel = each, .stride = each}, even, true);
+    const std::int64_t times = before > 0 ? out.sizes[d] / before : 0;
+    const bool grows = has_word(words, "nearest");
+    const bool even = grows ? times * before == out.sizes[d] && (times & (times - 1)) == 0
+                            : has_word(words, "adaptive") && each * out.sizes[d] == before;
+    const std::int64_t step = grows ? times : each;
+    put_space(rule, out, d, space[i], {.kernel = step, .stride = step, .transposed = grows}, even,
+              true);
   }
   rule.inputs[0].linear = !has_word(words, "max");
   // Random windows are drawn for each plane; places of maxima came from a pooling.
@@ -388,15 +394,17 @@ constexpr Group kGroups[] = {
     {"pool 3", "avg_pool3d max_pool3d"},
     {"pool 2 indices", "max_pool2d_with_indices"},
     {"pool 3 indices", "max_pool3d_with_indices"},
-    {"resample 1", "_upsample_nearest_exact1d upsample_linear1d upsample_nearest1d"},
+    {"resample 1", "upsample_linear1d"},
+    {"resample 1 nearest", "_upsample_nearest_exact1d upsample_nearest1d"},
     {"resample 1 adaptive", "adaptive_avg_pool1d"},
     {"resample 2",
-     "_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact2d max_unpool2d "
-     "upsample_bicubic2d upsample_bilinear2d upsample_nearest2d"},
+     "_upsample_bicubic2d_aa _upsample_bilinear2d_aa max_unpool2d upsample_bicubic2d "
+     "upsample_bilinear2d"},
+    {"resample 2 nearest", "_upsample_nearest_exact2d upsample_nearest2d"},
     {"resample 2 adaptive", "_adaptive_avg_pool2d adaptive_avg_pool2d"},
     {"resample 2 adaptive max", "adaptive_max_pool2d"},
-    {"resample 3",
-     "_upsample_nearest_exact3d max_unpool3d upsample_nearest3d upsample_trilinear3d"},
+    {"resample 3", "max_unpool3d upsample_trilinear3d"},
+    {"resample 3 nearest", "_upsample_nearest_exact3d upsample_nearest3d"},
     {"resample 3 adaptive", "adaptive_avg_pool3d"},
     {"resample 3 adaptive max", "adaptive_max_pool3d"},
     {"resample 2 max samples", "fractional_max_pool2d"},

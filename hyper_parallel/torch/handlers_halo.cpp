@@ -8,8 +8,10 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
+#include "hyper_parallel/torch/bridge.h"
 #include "hyper_parallel/torch/handlers_halo_exchange.h"
 #include "hyper_parallel/torch/handlers_internal.h"
 
@@ -156,7 +158,8 @@ at::Tensor with_repeats(const Cut& cut, const at::Tensor& x) {
   if (cut.halo->piece.size() == 0 || rows.block == rows.inside) return x;
   const at::Tensor index =
       at::tensor(rows_of(cut), at::TensorOptions(at::kLong)).sub_(rows.inside.begin);
-  return at::index_select(x, cut.halo->dim, index.to(x.device()));
+  return at::index_select(x, cut.halo->dim, index.to(x.device()))
+      .contiguous(x.suggest_memory_format());
 }
 
 // From places in the local planes of `x` to places in global planes of `sizes`.
@@ -217,15 +220,61 @@ void adaptive(HandlerCall& c, std::size_t count) {
   finish_pool(c, x, cuts, first);
 }
 
+// True if the scales that the caller gave, if any, are those that the sizes make. No plan depends
+// on them: they are numbers.
+bool scales_fit(const HandlerCall& c, const std::vector<Cut>& cuts, std::size_t first,
+                std::size_t count) {
+  constexpr std::array<std::string_view, 3> kNames = {"scales_d", "scales_h", "scales_w"};
+  return std::all_of(cuts.begin(), cuts.end(), [&](const Cut& cut) {
+    const auto times = static_cast<double>(cut.window.stride);
+    const std::size_t at = cut.dim() - first + kNames.size() - count;
+    return c.number(count == 1 ? "scales" : kNames[at], times) == times;
+  });
+}
+
+// Each index some times. With scales of the caller's own an index is read elsewhere: the whole is
+// gathered then, and the own part kept.
+void repeat(HandlerCall& c, std::size_t count) {
+  const std::size_t first = c.sizes("self").size() - count;
+  const std::vector<Cut> cuts = cuts_of(c, "self", false);
+  at::Tensor x = c.tensor("self");
+  if (!scales_fit(c, cuts, first, count)) {
+    const Layout* whole = c.layout("self");
+    for (const Cut& cut : cuts) {
+      for (int axis : cut.halo->axes) whole = whole->with(axis, Placement::replicate());
+    }
+    c.set("self", move(x, c.layout("self"), whole, c.sizes("self")));
+    c.call();
+    at::Tensor y = c.result();
+    for (const Cut& cut : cuts) {
+      y = y.narrow(cut.halo->dim, cut.halo->piece.begin, cut.halo->piece.size());
+    }
+    return c.finish({y});
+  }
+  std::vector<std::int64_t> sizes = c.integers("output_size");
+  sizes.resize(count, sizes.front());
+  for (const Cut& cut : cuts) {
+    x = fetch(cut.halo, x);
+    sizes[cut.dim() - first] = x.size(cut.halo->dim) * cut.window.stride;
+  }
+  c.set("self", x);
+  c.set("output_size", sizes);
+  c.call();
+  c.finish({own_results(c.result(), cuts)});
+}
+
 }  // namespace
 
 void halo(HandlerCall& c) {
   const std::string_view name = c.op_name();
-  const std::size_t pool = name.find("pool");
-  if (pool == std::string_view::npos) return convolve(c);
-  const auto count = static_cast<std::size_t>(name[pool + 4] - '0');
-  if (name.find("adaptive") != std::string_view::npos) return adaptive(c, count);
-  name.find("avg") != std::string_view::npos ? average(c, count) : maximum(c, count);
+  const auto is = [name](std::string_view word) {
+    return name.find(word) != std::string_view::npos;
+  };
+  if (!is("pool") && !is("nearest")) return convolve(c);
+  const auto count = static_cast<std::size_t>(name[name.find_first_of("123")] - '0');
+  if (is("nearest")) return repeat(c, count);
+  if (is("adaptive")) return adaptive(c, count);
+  is("avg") ? average(c, count) : maximum(c, count);
 }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -90,14 +90,18 @@ at::Tensor gather_rows(const Halo& h, const at::Tensor& x) {
   for (const Interval& i : h.gives) given.push_back(front.narrow(0, i.begin, i.size()));
   const at::Tensor taken = trade(h, at::cat(given), h.takes, lengths(h.gives));
   const auto format = x.suggest_memory_format();
-  const auto part = [&](std::int64_t begin, std::int64_t count) {
-    return taken.narrow(0, begin, count).movedim(0, h.dim).contiguous(format);
+  std::vector<at::Tensor> parts;
+  // Parts without rows have no memory format, and cat keeps that on which all agree.
+  const auto add = [&](const at::Tensor& part) {
+    if (part.size(h.dim) > 0) parts.push_back(part);
   };
   const std::int64_t lower = total({h.takes.begin(), h.takes.begin() + h.me});
-  return at::cat(
-      {with_rows(x, h.dim, h.before), part(0, lower), x.narrow(h.dim, h.kept.begin, h.kept.size()),
-       part(lower, total(h.takes) - lower), with_rows(x, h.dim, h.after)},
-      h.dim);
+  add(with_rows(x, h.dim, h.before));
+  add(taken.narrow(0, 0, lower).movedim(0, h.dim).contiguous(format));
+  add(x.narrow(h.dim, h.kept.begin, h.kept.size()));
+  add(taken.narrow(0, lower, total(h.takes) - lower).movedim(0, h.dim).contiguous(format));
+  add(with_rows(x, h.dim, h.after));
+  return parts.empty() ? with_rows(x, h.dim, 0) : at::cat(parts, h.dim);
 }
 
 at::Tensor return_rows(const Halo& h, const at::Tensor& grad) {

@@ -147,7 +147,10 @@ def test_fewer_results_than_ranks(stride):
 def test_channels_last():
     def fn(x, w, b):
         x = x.contiguous(memory_format=torch.channels_last)
-        return F.conv2d(x, w, b, padding=1)
+        out = F.max_pool2d(F.conv2d(x, w, b, padding=1), 3, 1, 1)
+        mine = out.to_local() if isinstance(out, hp.DTensor) else out
+        assert mine.is_contiguous(memory_format=torch.channels_last)
+        return out
 
     operands = values([(2, 4, 13, 12), (6, 4, 3, 3), (6,)])
     fetched(fn, operands, cut_first(operands, (2,)), LINES[3])
@@ -285,6 +288,33 @@ def test_pool2d(name, dim, ranks):
 def test_pool2d_on_two_axes(name, cut):
     fn, shape = POOLS[name]
     fetched(fn, [tensor(*shape)], [tuple(len(shape) + dim for dim in cut)], GRID)
+
+
+REPEATS = {
+    "twice": (lambda x: F.interpolate(x, scale_factor=2), (2, 3, 7, 6)),
+    "by size": (lambda x: F.interpolate(x, size=(28, 12)), (2, 3, 7, 6)),
+    "exact": (lambda x: F.interpolate(x, scale_factor=4, mode="nearest-exact"), (2, 3, 7, 6)),
+    # 7 * 2.1 is 14 too, but other rows are read.
+    "by a scale of its own": (lambda x: F.interpolate(x, scale_factor=(2.1, 2)), (2, 3, 7, 6)),
+    "once": (lambda x: F.interpolate(x, scale_factor=(1, 1.1)), (2, 3, 7, 6)),
+}
+
+
+@pytest.mark.parametrize("name", REPEATS)
+def test_nearest(name):
+    fn, shape = REPEATS[name]
+    for ranks in LINES:
+        for dim in (2, 3):
+            compare(fn, [tensor(*shape)], [(dim,)], LINES[ranks])
+    compare(fn, [tensor(*shape)], [(2, 3)], GRID)
+    compare(fn, [tensor(*shape)], [(2, 2)], GRID)
+
+
+@on_lines
+def test_nearest_moves_little(ranks):
+    mesh = LINES[ranks]
+    fetched(lambda x: F.interpolate(x, scale_factor=2), [tensor(2, 3, 13)], [(2,)], mesh)
+    fetched(lambda x: F.interpolate(x, scale_factor=2), [tensor(2, 3, 2, 13, 2)], [(3,)], mesh)
 
 
 @on_lines

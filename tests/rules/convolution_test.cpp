@@ -33,7 +33,7 @@ TEST_SUITE("ConvolutionRules") {
     };
     CHECK(answered("x=2", "f32[4, 6, 9] S(2)", "f32[8, 6, 3] R", conv(1, 1)) ==
           "S(2), R, - -> S(2) ~halo");
-    CHECK(answered("a=2 b=2", "f32[4, 6, 9] S(2) S(2)", "f32[8, 6, 3] R", conv(1, 1)) ==
+    CHECK(answered("a=2 b=2", "f32[4, 6, 9] S(2) S(2)", "f32[8, 6, 3]", conv(1, 1)) ==
           "S(2) S(2), R R, - -> S(2) S(2) ~halo");
     // A window over all: the halo is as large as what a gather brings.
     CHECK(answered("x=2", "f32[4, 6, 8] S(2)", "f32[8, 6, 8] R", conv(1, 0)) == "R, R, - -> R");
