@@ -39,6 +39,12 @@ void is_same_size(Frame& f) {
 
 void refuse(Frame& f) { no_storage(f); }
 
+void make_dual(Frame& f) {
+  throw UnsupportedError(Message("HP-D018", "forward-mode gradients do not cross DTensors")
+                             .fact("tensor", describe(f.argument(0).toTensor()))
+                             .hint("loss.backward() or torch.autograd.grad()"));
+}
+
 void resize(Frame& f) {
   if (f.argument(0).toTensor().sizes() != f.argument(1).toDimVector()) no_storage(f);
   pop_push(f, f.argument(0));
@@ -118,6 +124,7 @@ const std::unordered_map<std::string, SpecialOp>& specials() {
       {"aten::as_strided_scatter", strided},
       {"aten::as_strided_", refuse},
       {"aten::to_sparse", refuse},
+      {"aten::_make_dual", make_dual},
       {"aten::pin_memory", refuse},
       {"aten::record_stream", refuse},
   };
