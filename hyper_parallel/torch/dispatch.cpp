@@ -1,3 +1,4 @@
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include <utility>
@@ -93,9 +94,21 @@ void decompose(Frame& f) {
   }
 }
 
+// Inside torch.func's transforms an op would run on parts whose wrapper the transform cannot see:
+// tangents would be lost without a word. Below the last transform nothing is included any more.
+void check_no_transform(const Frame& f) {
+  constexpr auto kFront = c10::DispatchKey::FuncTorchDynamicLayerFrontMode;
+  if (!c10::impl::tls_is_dispatch_key_included(kFront)) return;
+  throw UnsupportedError(
+      Message("HP-D017", f.info.name + ": a transform of torch.func does not see into this DTensor")
+          .hint("loss.backward() or torch.autograd.grad(); or make every DTensor an argument of "
+                "the function that is transformed"));
+}
+
 void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpInfo& info = op_info(op);
   Frame frame(op, info, stack);
+  check_no_transform(frame);
   if (skip) return run_on_locals(frame);
   switch (info.kind) {
     case OpInfo::Kind::special:

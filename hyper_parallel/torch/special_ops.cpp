@@ -40,6 +40,12 @@ void is_same_size(Frame& f) {
 
 void refuse(Frame& f) { no_storage(f); }
 
+void make_dual(Frame& f) {
+  throw UnsupportedError(Message("HP-D018", "forward-mode gradients do not cross DTensors")
+                             .fact("tensor", describe(f.argument(0).toTensor()))
+                             .hint("loss.backward() or torch.autograd.grad()"));
+}
+
 // The whole of `t`, in memory as the strides of `t` say. `t` must not be a part of another tensor,
 // as one device could read beyond it.
 at::Tensor laid_out(Frame& f, const at::Tensor& t) {
@@ -146,6 +152,7 @@ const std::unordered_map<std::string, SpecialOp>& specials() {
       {"aten::as_strided_", refuse},
       {"aten::tensor_split.tensor_indices_or_sections", split_at_tensor},
       {"aten::to_sparse", refuse},
+      {"aten::_make_dual", make_dual},
       {"aten::pin_memory", refuse},
       {"aten::record_stream", refuse},
   };

@@ -124,6 +124,68 @@ def test_asynchronous_calls():
 
 
 @on_ranks(3)
+def test_every_collective_is_asynchronous_on_request():
+    """All are under way before the first is waited for; values and transposes are the same."""
+    r, mesh = hp.rank(), LINE.device_mesh
+    sizes = [2, 0, 3]
+
+    def moves(x, wide, **options):
+        options |= dict(mesh=mesh)
+        return [
+            hp.all_reduce(x, "tp", **options),
+            hp.all_reduce(x, "tp", "avg", **options),
+            hp.all_gather(x, "tp", 1, **options),
+            hp.all_gather(wide[: sizes[r]], "tp", sizes=sizes, **options),
+            hp.reduce_scatter(wide, "tp", sizes=sizes, **options),
+            hp.all_to_all(x, "tp", SEND[r], **options),
+            hp.all_to_all(x, "tp", torch.tensor(SEND[r]), [s[r] for s in SEND], **options),
+            hp.broadcast(x, "tp", 2, **options),
+            hp.permute(x, "tp", [(0, 2), (2, 1)], **options),
+        ]
+
+    def gradients(found, inputs):
+        starts = [mine(*out.shape, seed=20 + i) for i, out in enumerate(found)]
+        return torch.autograd.grad(found, inputs, starts)
+
+    inputs = mine(3, 2).requires_grad_(), mine(5, 2, seed=1).requires_grad_()
+    at_once = moves(*inputs)
+    pending = moves(*inputs, async_op=True)
+    assert all(not isinstance(each, torch.Tensor) for each in pending)
+    later = [each.wait() for each in pending]
+    for one, other in zip(at_once, later, strict=True):
+        assert torch.equal(one, other)
+    for one, other in zip(gradients(at_once, inputs), gradients(later, inputs), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_a_data_dependent_exchange_equals_one_device():
+    """Rows go to the rank that their value names, are scaled there, and come home."""
+    rows = torch.cat([theirs(r, 2 + r, 3) for r in range(3)])
+    weights = torch.arange(1.0, 4.0, dtype=f64)
+    owner = (rows[:, 0] > 0).long() + (rows[:, 1] > 0).long()
+    x, w = rows.clone().requires_grad_(), weights.clone().requires_grad_()
+    (x * w[owner].unsqueeze(1)).square().sum().backward()
+
+    def step():
+        r, mesh = hp.rank(), LINE.device_mesh
+        begin = sum(2 + i for i in range(r))
+        part = rows[begin : begin + 2 + r].clone().requires_grad_()
+        own = owner[begin : begin + 2 + r]
+        mine_of = weights[r : r + 1].clone().requires_grad_()
+        order = own.argsort(stable=True)
+        counts = torch.bincount(own, minlength=3)
+        came = hp.all_to_all(counts, "tp", mesh=mesh)
+        arrived = hp.all_to_all(part[order], "tp", counts, mesh=mesh) * mine_of
+        home = hp.all_to_all(arrived, "tp", came, counts, mesh=mesh)
+        home.square().sum().backward()
+        torch.testing.assert_close(part.grad, x.grad[begin : begin + 2 + r], rtol=0, atol=1e-12)
+        torch.testing.assert_close(mine_of.grad, w.grad[r : r + 1], rtol=0, atol=1e-12)
+        return len(set(counts.tolist()))
+
+    assert max(hp.run_local(step, 3)) > 1  # uneven
+
+
+@on_ranks(3)
 def test_types_that_backends_lack():
     mesh, r = LINE.device_mesh, hp.rank()
     z = torch.complex(mine(2, 3), mine(2, 3, seed=1)).requires_grad_()

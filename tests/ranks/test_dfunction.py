@@ -105,3 +105,58 @@ def test_an_error_inside_one_rank_is_named():
     with pytest.raises(KeyError) as caught:
         hp.run_local(step, 4)
     assert "rank 3" in "".join(caught.value.__notes__)
+
+
+@on_ranks(4)
+def test_apply_inside_backward_is_refused():
+    class NestedBackward(MyAdd):
+        @staticmethod
+        def backward(ctx, grad):
+            return MyAdd.apply(grad, grad), grad
+
+    x = put(drawn(4, 4), GRID("dp", "tp"))
+    out = NestedBackward.apply(x, x).sum()
+    text = refused(UsageError, "HP-F021", out.backward)
+    assert "backward of NestedBackward" in text
+
+
+@pytest.mark.parametrize("where", ["infer_layout", "get_expand_impl", "preprocess", "backward"])
+def test_an_error_in_any_stage_on_one_rank_is_named(where):
+    def lost(stage):
+        if stage == where and hp.rank() == 2:
+            raise KeyError("lost")
+
+    class Stages(DistributedOp):
+        def preprocess(self, args, kwargs):
+            lost("preprocess")
+            return (args[0].to_local(),), {}, [args[0].layout]
+
+        def infer_layout(self, cache_values):
+            lost("infer_layout")
+            return (cache_values[0],), None
+
+        def get_expand_impl(self, func, infer_result, cache_values):
+            lost("get_expand_impl")
+
+    class Function(DFunction):
+        _op_name = "Stages"
+
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            lost("backward")
+            return 2 * hp.all_reduce(grad, "tp")
+
+    def step():
+        Function.apply(put(drawn(4, 4), GRID("dp", "tp"))).sum().backward()
+
+    Stages("Stages")
+    try:
+        with pytest.raises(KeyError) as caught:
+            hp.run_local(step, 4)
+    finally:
+        assert hp.unregister_distributed_op("Stages")
+    assert "on rank 2" in "".join(caught.value.__notes__)

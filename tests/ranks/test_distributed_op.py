@@ -6,7 +6,7 @@ from own_ops_support import GRID, MyAddDistOp, drawn, equal, put, scaled
 from ranks_support import on_ranks, refused
 
 import hyper_parallel as hp
-from hyper_parallel import DFunction, Layout, UsageError
+from hyper_parallel import DFunction, DTensor, Layout, Partial, Replicate, UsageError
 from hyper_parallel.core.shard.ops.parallel_ops import DistributedOp
 from hyper_parallel.core.shard.ops.parallel_ops_register import (
     register_distributed_op,
@@ -148,6 +148,26 @@ def test_the_suffix_kinds_of_the_older_form():
         OldSlice("OldSlice", "Slice")
         cut = function("OldSlice", lambda t, b, e: t[b[0] : e[0], b[1] : e[1]])
         equal(cut(x, [0, 1], [4, 3]), drawn(4, 6)[:, 1:3])
+
+
+def test_a_class_that_can_take_pending_sums():
+    class Linear(DistributedOp):
+        _allow_partial_inputs = True
+
+    Linear("Linear")
+    function = scaled("Linear")
+
+    def step():
+        x = drawn(4, 4).requires_grad_()
+        part = DTensor.from_local(x * (hp.rank() + 1), GRID, [Partial(), Replicate()])
+        out = function.apply(part, 3.0)
+        assert out.layout == part.layout
+        equal(out, 3 * part.detach().full_tensor())
+        out.sum().backward()
+        equal(x.grad, torch.full((4, 4), 3.0 * (hp.rank() + 1), dtype=torch.float64))
+
+    hp.run_local(step, 4)
+    assert unregister("Linear")
 
 
 def test_what_distributed_ops_may_not_return():

@@ -135,6 +135,38 @@ def test_torch_meshes_and_placements_are_taken():
     assert d.redistribute(placements=[peer.Replicate()]).placements == (Replicate(),)
 
 
+@on_ranks(2)
+def test_torch_meshes_and_placements_are_taken_by_every_way_in():
+    from torch import nn
+    from torch.distributed import tensor as peer
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from hyper_parallel.tensor.experimental import local_map
+    from hyper_parallel.tensor.parallel import ColwiseParallel, distribute_module
+
+    theirs = DeviceMesh("cpu", [0, 1], mesh_dim_names=("tp",), _init_backend=False, _rank=hp.rank())
+    cut, whole = [peer.Shard(0)], [peer.Replicate()]
+    x = hp.distribute_tensor(value(4, 4), theirs, cut)
+    assert Layout.from_device_mesh(theirs)(peer.Shard(0)).placements == (Shard(0),)
+    assert DTensor.from_local(x.to_local(), theirs, cut).placements == (Shard(0),)
+    assert x.redistribute(theirs, whole).placements == (Replicate(),)
+    assert hp.zeros(4, device_mesh=theirs, placements=cut).placements == (Shard(0),)
+    double = hp.custom_shard(lambda x: 2 * x, theirs, (cut,), (cut,))
+    assert double(x).device_mesh == line()
+    assert hp.custom_shard(lambda x: x, theirs, (peer.Shard(0),))(x).placements == (Shard(0),)
+    assert local_map(lambda x: x, cut, (cut,), device_mesh=theirs)(x).placements == (Shard(0),)
+    total = hp.all_reduce(torch.ones(2), "tp", mesh=theirs)
+    assert total.tolist() == [2.0, 2.0]
+    plan = {"parameter": {"weight": cut}, "forward": {"output": whole}}
+    linear = hp.shard_module(nn.Linear(4, 4), plan, theirs)
+    assert linear.weight.placements == (Shard(0),)
+    plan = hp.ShardingPlan(plan={"weight": cut}, output_plan={"output": tuple(whole)})
+    assert hp.shard_module(nn.Linear(4, 4), theirs, plan).weight.device_mesh == line()
+    style = ColwiseParallel(input_layouts=peer.Replicate(), output_layouts=peer.Shard(-1))
+    assert hp.parallelize_module(nn.Linear(4, 4), theirs, style).weight.placements == (Shard(0),)
+    assert distribute_module(nn.Linear(4, 4), theirs).weight.placements == (Replicate(),)
+
+
 @on_ranks(4)
 def test_factories_fill_the_parts():
     mesh = grid()

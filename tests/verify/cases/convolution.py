@@ -80,9 +80,9 @@ give(
 )
 give("adaptive_avg_pool3d", case(t(3, 5, 4, 2, 2), [2, 1, 1]))
 give("upsample_linear1d", case(t(3, 5, 4), [7], False))
-give("upsample_nearest1d", case(t(3, 5, 4), [7]))
+give("upsample_nearest1d", case(t(3, 5, 4), [7]), case(t(3, 5, 5), [10]))
 give("upsample_bilinear2d upsample_bicubic2d", case(t(3, 5, 4, 3), [6, 5], True))
-give("upsample_nearest2d", case(t(3, 5, 4, 3), [6, 5]))
+give("upsample_nearest2d", case(t(3, 5, 4, 3), [6, 5]), case(t(2, 3, 5, 3), [10, 12]))
 give(
     "convolution",
     case(t(3, 4, 5), t(6, 4, 2), t(6), [1], [1], [1], False, [0], 1),
