@@ -54,8 +54,8 @@ def entry_of(name):
     return LISTED[f"{name}ForCausalLM"]
 
 
-def compare_step(entry, mesh):
-    model = made(entry)
+def compare_step(entry, mesh, **fields):
+    model = made(entry, **fields)
     want = step(entry, copy.deepcopy(model), inputs(entry, model))
     assert want.grads
     loss, far = differences(step_on_ranks(entry, model, mesh), want)
@@ -81,6 +81,10 @@ def test_greedy_tokens_equal_one_device(name):
     want = tokens(entry, copy.deepcopy(model))
     for out in tokens_on_ranks(entry, model, "tp2"):
         assert torch.equal(out, want)
+
+
+def test_other_experts_equal_one_device():
+    compare_step(entry_of("Mixtral"), "dp2xtp2", experts_implementation="batched_mm")
 
 
 def test_the_table_has_every_model_and_all_are_equal():
