@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 from model_runs import (
     BOUND,
     MESHES,
+    UNEVEN,
     differences,
     step,
     step_on_ranks,
@@ -66,6 +67,12 @@ def compare_step(entry, mesh, **fields):
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("name", DOZEN)
 def test_a_step_equals_one_device(name, mesh):
+    compare_step(entry_of(name), mesh)
+
+
+@pytest.mark.parametrize("mesh", UNEVEN)
+@pytest.mark.parametrize("name", ["Phi3", "Olmo2"])
+def test_heads_that_do_not_divide(name, mesh):
     compare_step(entry_of(name), mesh)
 
 
