@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from float64 import KeepFloat64
 
 BOUND = 1e-12
 MESHES = {"tp2": ((2,), ("tp",)), "dp2xtp2": ((2, 2), ("dp", "tp"))}
+UNEVEN = {"tp3": ((3,), ("tp",)), "tp4": ((4,), ("tp",))}  # beside 4 heads, 2 of keys
 GENERATE = ("causal", "seq2seq", "speech", "vl")
 LISTS = ("image_grid_thw", "mm_token_type_ids")  # read by Python, not by ops
 GATHERED = ("colwise_gather_output", "colwise_rep")
@@ -61,7 +63,7 @@ def laid_out(model, layout: hp.Layout):
 
 def step_on_ranks(entry: Entry, model, mesh: str, *, as_written: bool = False) -> Step:
     """Run one step on ranks; with ``as_written`` outputs are gathered where the plan says so."""
-    sizes, names = MESHES[mesh]
+    sizes, names = (MESHES | UNEVEN)[mesh]
 
     def on_rank() -> Step:
         layout = hp.Layout(sizes, names)
@@ -84,7 +86,7 @@ def step_on_ranks(entry: Entry, model, mesh: str, *, as_written: bool = False) -
             out = step(entry, ours, given)
         return whole(out, sum(row.bytes for row in report.rows))
 
-    return hp.run_local(on_rank, 2 if len(sizes) == 1 else 4)[0]
+    return hp.run_local(on_rank, math.prod(sizes))[0]
 
 
 def whole(out: Step, sent: int = 0) -> Step:
@@ -120,7 +122,7 @@ def tokens_on_ranks(entry: Entry, model, mesh: str) -> list[torch.Tensor]:
     """Generate on ranks, from the same plain ids everywhere; what each rank got."""
     sizes, names = MESHES[mesh]
     return hp.run_local(
-        lambda: tokens(entry, laid_out(model, hp.Layout(sizes, names))), 2 if len(sizes) == 1 else 4
+        lambda: tokens(entry, laid_out(model, hp.Layout(sizes, names))), math.prod(sizes)
     )
 
 

@@ -35,15 +35,17 @@ def entries() -> list[Entry]:
         ]
 
 
-def made(entry: Entry) -> torch.nn.Module:
-    """Make a model small, in float64, without dropout; the same weights each time.
+def made(entry: Entry, **fields) -> torch.nn.Module:
+    """Make a model small, in float64, without dropout; the same weights each time. ``fields`` of
+    its configuration go before those known here.
 
     Raises:
         ValueError: some size that is not known here keeps it large.
     """
     kind = getattr(transformers, entry.model)
-    config = small_config(kind.config_class, _exceptions(entry))
-    config._experts_implementation = "eager"
+    config = small_config(kind.config_class, _exceptions(entry) | fields)
+    if "experts_implementation" not in fields:
+        config._experts_implementation = "eager"
     with torch.device("meta"):
         size = sum(p.numel() for p in kind(config).parameters())
     if size > MOST_PARAMETERS:

@@ -7,32 +7,24 @@ from pathlib import Path
 
 import pytest
 import torch
-import transformers
 
 import hyper_parallel as hp
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-from float64 import KeepFloat64
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+from model_runs import BOUND, differences, step, whole
+from model_zoo import Entry, made
 
 BATCH, LENGTH, VOCAB = 3, 7, 61  # none divides by 2
 
-# Two orders of a sum over some hundred terms of size 1, and some layers: 1e-12 leaves a margin of
-# a hundred over what is seen (1e-15 to 1e-14).
-BOUND = 1e-12
+# 3 heads divide by no mesh but tp3.
+LLAMA = Entry("causal", "LlamaForCausalLM")
+GPT2 = Entry("causal", "GPT2LMHeadModel")
+BERT = Entry("masked", "BertForMaskedLM")
 
 
 def llama(attention: str):
-    config = transformers.LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=24,
-        intermediate_size=30,
-        num_hidden_layers=2,
-        num_attention_heads=6,
-        num_key_value_heads=3,
-        max_position_embeddings=32,
-        use_cache=False,
-        attn_implementation=attention,
-    )
+    heads = dict(hidden_size=24, head_dim=4, num_attention_heads=6, num_key_value_heads=3)
+    model = made(LLAMA, attn_implementation=attention, **heads)
     plan = {
         "model.embed_tokens.weight": ("tp", "None"),
         "model.layers.*.self_attn.[qkv]_proj.weight": ("tp", "None"),
@@ -42,22 +34,11 @@ def llama(attention: str):
         "model.layers.*.mlp.down_proj.weight": ("None", "tp"),
         "lm_head.weight": ("tp", "None"),
     }
-    return transformers.LlamaForCausalLM(config), plan
+    return LLAMA, model, plan
 
 
 def gpt2(attention: str):
-    config = transformers.GPT2Config(
-        vocab_size=VOCAB,
-        n_embd=24,
-        n_layer=2,
-        n_head=3,
-        n_positions=16,
-        use_cache=False,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        attn_implementation=attention,
-    )
+    model = made(GPT2, n_embd=24, n_head=3, attn_implementation=attention)
     plan = {
         "transformer.wte.weight": ("tp", "None"),  # tied to lm_head.weight
         "transformer.h.*.attn.c_attn.weight": ("None", "tp"),
@@ -67,21 +48,11 @@ def gpt2(attention: str):
         "transformer.h.*.mlp.c_fc.bias": ("tp",),
         "transformer.h.*.mlp.c_proj.weight": ("tp", "None"),
     }
-    return transformers.GPT2LMHeadModel(config), plan
+    return GPT2, model, plan
 
 
 def bert(attention: str):
-    config = transformers.BertConfig(
-        vocab_size=VOCAB,
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=30,
-        max_position_embeddings=16,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        attn_implementation=attention,
-    )
+    model = made(BERT, hidden_size=24, num_attention_heads=3, attn_implementation=attention)
     plan = {
         "bert.embeddings.word_embeddings.weight": ("tp", "None"),
         "bert.encoder.layer.*.attention.self.*.weight": ("tp", "None"),
@@ -91,7 +62,7 @@ def bert(attention: str):
         "bert.encoder.layer.*.intermediate.dense.bias": ("tp",),
         "bert.encoder.layer.*.output.dense.weight": ("None", "tp"),
     }
-    return transformers.BertForMaskedLM(config), plan
+    return BERT, model, plan
 
 
 MODELS = {"llama": llama, "gpt2": gpt2, "bert": bert}
@@ -105,19 +76,12 @@ MESHES = {
 }
 
 
-def tokens() -> tuple[torch.Tensor, torch.Tensor]:
+def tokens() -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(3)
     ids = torch.randint(VOCAB, (BATCH, LENGTH), generator=generator)
     labels = ids.clone()
     labels[0, 2:4] = -100  # ignored: the ranks count different numbers of tokens
-    return ids, labels
-
-
-def gradients(model, ids, labels):
-    with KeepFloat64():
-        loss = model(input_ids=ids, labels=labels).loss
-    loss.backward()
-    return loss, {name: p.grad for name, p in model.named_parameters()}
+    return {"input_ids": ids, "labels": labels}
 
 
 def sharded(model, plan, mesh, inputs):
@@ -144,28 +108,18 @@ RUNS = [(mesh, "auto") for mesh in MESHES] + [("dp2xtp2", "strict"), ("dp2xsp2",
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("name", MODELS)
 def test_step_equals_one_device(name, attention, mesh, policy):
-    torch.manual_seed(0)
-    model, plan = MODELS[name](attention)
-    model = model.double().eval()
-    ids, labels = tokens()
-    want_loss, want = gradients(copy.deepcopy(model), ids, labels)
+    entry, model, plan = MODELS[name](attention)
+    want = step(entry, copy.deepcopy(model), tokens())
 
-    def step():
+    def on_rank():
         with hp.policy(policy):
             ours = sharded(model, plan, MESHES[mesh], ("input_ids", "labels"))
-            loss, grads = gradients(ours, ids, labels)
-            return loss.full_tensor(), {
-                n: (g.full_tensor(), g.layout == dict(ours.named_parameters())[n].layout)
-                for n, g in grads.items()
-            }
+            got = step(entry, ours, tokens())
+            parameters = dict(ours.named_parameters())
+            assert all(g.layout == parameters[n].layout for n, g in got.grads.items())
+            return whole(got)
 
-    size = 1
-    for n in MESHES[mesh][0]:
-        size *= n
-    for loss, grads in hp.run_local(step, size):
-        assert abs((loss - want_loss).item()) < BOUND
-        assert grads.keys() == want.keys()
-        for n, (grad, own_layout) in grads.items():
-            assert own_layout, n
-            difference = (grad - want[n]).abs().max().item()
-            assert difference < BOUND * max(1.0, want[n].abs().max().item()), n
+    for got in hp.run_local(on_rank, torch.Size(MESHES[mesh][0]).numel()):
+        loss, far = differences(got, want)
+        assert loss < BOUND
+        assert far < BOUND
