@@ -4,8 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 
 #include "hyper_parallel/core/error.h"
@@ -18,7 +17,7 @@ namespace {
 /// The indices of own bags, one bag after the other.
 struct Bags {
   at::Tensor indices;
-  at::Tensor offsets;  // where each bag begins; behind them the end, if `ends`
+  at::Tensor offsets;  // where each bag begins
   at::Tensor weights;  // of the indices; undefined: all 1
 };
 
@@ -54,12 +53,9 @@ Bags own_bags(const HandlerCall& c) {
   return out;
 }
 
-// The number of the bag of each index.
-at::Tensor bag_of_index(const Bags& b, bool ends) {
-  const auto options = b.offsets.options();
-  at::Tensor bounds = b.offsets;
-  if (!ends) bounds = at::cat({bounds, at::full({1}, b.indices.size(0), options)});
-  return at::repeat_interleave(bounds.diff());
+// How many are true before each place, and in all: int64[n + 1].
+at::Tensor count_before(const at::Tensor& mask) {
+  return at::cat({at::zeros({1}, mask.options().dtype(at::kLong)), mask.cumsum(0)});
 }
 
 constexpr std::int64_t kSum = 0;
@@ -92,50 +88,49 @@ void embedding(HandlerCall& c) {
   c.finish({out.masked_fill_(ids.mine.logical_not().unsqueeze_(-1), 0)});
 }
 
-// A bag's mean, and rows that others hold, are weights of the indices in a sum.
+// Of split rows a rank adds up those that it holds. A mean is over the indices of all ranks.
 void embedding_bag(HandlerCall& c) {
   const LocalDim rows = c.dim_of("weight", 0);
   const std::int64_t mode = c.integer("mode", kSum);
-  const bool ends = c.boolean("include_last_offset", false);
   Bags bags = own_bags(c);
-  at::Tensor weight = c.tensor("weight");
   std::int64_t padding = c.integer("padding_idx", -1);
-  if (c.op_name() == "aten::embedding_bag" && c.find("padding_idx") != nullptr && padding < 0) {
-    padding += rows.size;
-  }
+  const bool optional = c.op_name() == "aten::embedding_bag";  // there -1 is the last row
+  if (optional && c.find("padding_idx") != nullptr && padding < 0) padding += rows.size;
+  at::Tensor counts;
   if (!rows.is_whole()) {
-    const at::Tensor used = bags.indices.ne(padding);
+    const at::Tensor weight = c.tensor("weight");
     const LocalIndex ids = to_local_index(bags.indices, rows);
-    const at::Tensor dropped = ids.mine.logical_and(used).logical_not();
-    at::Tensor share = bags.weights;
-    if (!share.defined())
-      share = at::ones(bags.indices.sizes(), weight.options().requires_grad(false));
+    const at::Tensor used = padding < 0 ? at::ones_like(ids.mine) : bags.indices.ne(padding);
+    // An index outside the table stays, for torch to refuse.
+    const at::Tensor kept = ids.position.ge(rows.size).logical_or_(ids.mine).logical_and_(used);
     if (mode == kMean) {
-      const at::Tensor bag = bag_of_index(bags, ends);
-      const std::int64_t count = bags.offsets.size(0) - (ends ? 1 : 0);
-      const at::Tensor counts =
-          at::zeros({count}, share.options()).index_add_(0, bag, used.to(share.scalar_type()));
-      share = share / counts.clamp_min_(1).index_select(0, bag);
+      at::Tensor ends = bags.offsets;
+      if (!c.boolean("include_last_offset", false)) {
+        ends = at::cat({ends, at::full({1}, bags.indices.size(0), ends.options())});
+      }
+      counts = count_before(used).index_select(0, ends).diff().clamp_min_(1).unsqueeze_(1);
     }
-    bags.weights = share.masked_fill(dropped, 0);
-    bags.indices = ids.position.to(bags.indices.scalar_type());
-    if (weight.size(0) == 0)
-      c.set("sparse", false);  // the row that is added has no sparse gradient
-    weight = nonempty(weight, 0);
+    const at::Tensor places = kept.nonzero().squeeze(1);
+    const auto type = bags.indices.scalar_type();
+    bags.offsets = count_before(kept).index_select(0, bags.offsets).to(type);
+    bags.indices = ids.position.index_select(0, places).to(type);
+    if (bags.weights.defined()) bags.weights = bags.weights.index_select(0, places);
+    // The row that is added to none has no sparse gradient.
+    if (weight.size(0) == 0) c.set("sparse", false);
+    c.set("weight", nonempty(weight, 0));
     padding = -1;
-    c.set("mode", kSum);
+    if (mode == kMean) c.set("mode", kSum);
   }
-  c.set("weight", weight);
   c.set("indices", bags.indices);
   c.set("offsets", bags.offsets);
   if (bags.weights.defined()) c.set("per_sample_weights", bags.weights);
   if (c.find("padding_idx") != nullptr) {
-    const bool none = padding < 0 && c.op_name() == "aten::embedding_bag";
-    c.set("padding_idx", none ? c10::IValue() : c10::IValue(padding));
+    c.set("padding_idx", optional && padding < 0 ? c10::IValue() : c10::IValue(padding));
   }
   c.call();
-  const at::Tensor places = mode == kMax ? c.result(3) : at::Tensor();
-  c.finish({c.result(), at::Tensor(), at::Tensor(), places});
+  at::Tensor out = c.result();
+  if (counts.defined()) out = (widened(out) / counts).to(out.scalar_type());
+  c.finish({out, at::Tensor(), at::Tensor(), mode == kMax ? c.result(3) : at::Tensor()});
 }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -72,7 +72,7 @@ void ctc_loss(HandlerCall& c) {
 void linear_cross_entropy(HandlerCall& c) {
   if (c.find("reduction")->toStringRef() != "mean") return c.call();
   const at::Tensor target = c.tensor("target");
-  at::Tensor total;
+  at::Tensor own;
   {
     const at::NoGradGuard no_grad;
     const at::Tensor ignored = target.eq(c.integer("ignore_index", -100));
@@ -81,14 +81,18 @@ void linear_cross_entropy(HandlerCall& c) {
     if (c.find("weight") != nullptr) {
       weight = c.tensor("weight").take(target.masked_fill(ignored, 0)).masked_fill(ignored, 0);
     }
-    total = all_reduce(widened(weight).sum(), c.mesh(), axes_of(c.layout("input"), {0}));
+    own = widened(weight).sum();
   }
-  c.set("reduction", std::string("sum"));
+  at::Tensor factor = all_reduce(own, c.mesh(), axes_of(c.layout("input"), {0})).reciprocal();
+  // A sum in f16 may be out of range where the mean is not. Without tokens there is no mean.
+  const bool mean = c.tensor("input").scalar_type() == at::kHalf && own.ne(0).item<bool>();
+  if (mean) factor = factor * own;
+  c.set("reduction", std::string(mean ? "mean" : "sum"));
   c.call();
   std::array<at::Tensor, 4> out;
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const at::Tensor sum = i == 0 ? c.result(i) : c.result(i).detach();
-    out[i] = (sum / total).to(sum.scalar_type());
+    const at::Tensor part = i == 0 ? c.result(i) : c.result(i).detach();
+    out[i] = (widened(part) * factor).to(part.scalar_type());
   }
   c.finish({out[0], out[1], out[2], out[3]});
 }

@@ -97,6 +97,41 @@ def test_sparse_gradients_come_out_dense(cut, mesh):
         compare(lambda w, fn=fn: fn(w, isinstance(w, hp.DTensor)), [tensor(5, 4)], [cut], mesh)
 
 
+@every_mesh
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_rows_that_no_bag_holds_may_be_infinite(mode, mesh):
+    table = tensor(6, 4)
+    table[3] = torch.inf
+    table[5] = torch.nan
+    compare(
+        lambda w: F.embedding_bag(BAG_IDS, w, STARTS, mode=mode), [table], [(0,)], mesh, grad=False
+    )
+
+
+def test_the_mean_of_a_large_bag_in_half_precision():
+    table = torch.ones(4, 2, dtype=torch.bfloat16)
+    ids = torch.arange(1000) % 4
+
+    def on_rank():
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        w = distribute_tensor(table, mesh, [Shard(0)])
+        return F.embedding_bag(ids, w, torch.tensor([0, 700]), mode="mean").full_tensor()
+
+    for result in run_local(on_rank, 2):
+        assert torch.equal(result, torch.ones(2, 2, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("bad", [5, -1])
+def test_embedding_bag_refuses_ids_outside_the_table(bad):
+    def on_rank():
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        w = distribute_tensor(tensor(5, 4), mesh, [Shard(0)])
+        F.embedding_bag(torch.tensor([0, bad]), w, torch.tensor([0]))
+
+    with pytest.raises(RuntimeError, match="idx"):
+        run_local(on_rank, 2)
+
+
 def test_a_split_table_of_bags_moves_nothing():
     def on_rank():
         mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))

@@ -175,3 +175,22 @@ def test_chunked_linear_cross_entropy(cut, target, reduction, mesh):
         [cut, (0,), target, (None,)],
         mesh,
     )
+
+
+def test_chunked_mean_in_half_precision_whose_sum_is_out_of_range():
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2, chunking_method=None)
+    x = torch.zeros(6, 4, dtype=torch.float16)
+    x[:, 0] = 200
+    w = torch.zeros(5, 4, dtype=torch.float16)
+    w[0, 0] = 100
+    target = torch.tensor([1, 2, 3, 4, -100, 1])
+
+    def on_rank():
+        mesh = init_device_mesh("cpu", (3,), mesh_dim_names=("dp",))
+        a, t = (distribute_tensor(v, mesh, [Shard(0)]) for v in (x, target))
+        return F.linear_cross_entropy(a, w, t, options=options).full_tensor()
+
+    want = F.linear_cross_entropy(x, w, target, options=options)
+    assert want.isfinite()
+    for result in run_local(on_rank, 3):
+        torch.testing.assert_close(result, want, rtol=2e-3, atol=0)

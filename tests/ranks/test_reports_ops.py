@@ -173,7 +173,7 @@ def errors_name_op_shapes_and_layouts():
     assert "matmul" in text and "[3, 2]" in text
     with hp.policy("strict"), pytest.raises(hp.UnsupportedError) as caught:
         torch.linalg.eigvals(split(tensor(4, 4), Shard(0)))
-    assert "aten::linalg_eigvals" in str(caught.value)
+    assert "linalg_eigvals" in str(caught.value)
     assert "f64[4, 4] on dp=4: S(0)" in str(caught.value)
 
 
