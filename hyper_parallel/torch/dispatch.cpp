@@ -101,8 +101,8 @@ void check_no_transform(const Frame& f) {
   if (!c10::impl::tls_is_dispatch_key_included(kFront)) return;
   throw UnsupportedError(
       Message("HP-D017", f.info.name + ": a transform of torch.func does not see into this DTensor")
-          .hint("loss.backward() or torch.autograd.grad(); or make every DTensor an argument of "
-                "the function that is transformed"));
+          .hint("loss.backward() or torch.autograd.functional; torch.func.grad takes DTensors that "
+                "are arguments of its function"));
 }
 
 void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
