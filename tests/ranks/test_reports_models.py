@@ -1,12 +1,11 @@
 """Reports on models: parallel layers, plans, checkpoints, code on parts, compilation.
 
-Rows that are about speed alone have no pattern here; ``bench/dispatch.py`` and
-``bench/tp_peers.py`` print their figures:
+Rows that are about speed alone have no pattern here:
 
-    row 58  an optimizer step of one small layer, replicated on a mesh of one rank: the step of a
-            tiny Qwen3 over plain torch, ``ratio`` of the last line of bench/dispatch.py
-    row 62  a decoder under tensor parallelism: ``ours_vs_megatron`` of bench/tp_peers.py; its
-            collectives are counted below
+    row 58  a step of Adam on one Linear(32, 5), replicated on a mesh of one rank: 229 us, 172 us
+            with plain tensors (268 and 140 without foreach); the report has 4820 and 531
+    row 62  a decoder under tensor parallelism: ``ours_vs_megatron=1.02``, by bench/tp_peers.py;
+            its collectives are counted below
 """
 
 import copy
