@@ -38,7 +38,8 @@ def llama(attention: str):
 
 
 def gpt2(attention: str):
-    model = made(GPT2, n_embd=24, n_head=3, attn_implementation=attention)
+    none = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)  # it trains, too
+    model = made(GPT2, n_embd=24, n_head=3, attn_implementation=attention, **none)
     plan = {
         "transformer.wte.weight": ("tp", "None"),  # tied to lm_head.weight
         "transformer.h.*.attn.c_attn.weight": ("None", "tp"),
