@@ -67,6 +67,15 @@ void put_space(ConcreteRule& rule, TensorMap& out, std::size_t d, int factor, Wi
   f.window = window;
 }
 
+// The mean over a whole dim is a sum: each rank has the mean of its part times the part's share.
+void sum_space(ConcreteRule& rule, int factor) {
+  if (factor < 0) return;
+  Factor& f = rule.factors[static_cast<std::size_t>(factor)];
+  f.kind = FactorKind::reduce;
+  f.nonempty = true;
+  f.handler = "halo";
+}
+
 // One group: a window sums over all input channels `ci`. Gives the factor of the output channels,
 // which are dim `co_dim` of the weight.
 int sum_channels(ConcreteRule& rule, int ci, std::size_t ci_dim, std::size_t co_dim) {
@@ -249,6 +258,10 @@ ConcreteRule build_resample(const Call& call, Words words) {
     const std::size_t d = lead.size() + i;
     const std::int64_t before = out.sizes[d];
     if (size[i] >= 0) out.sizes[d] = size[i];  // None: as it is
+    if (has_word(words, "adaptive") && !has_word(words, "max") && out.sizes[d] == 1) {
+      sum_space(rule, space[i]);
+      continue;
+    }
     // Windows of one length side by side; of others a piece would need its own lengths. Repeats of
     // each index a power of two times, where the op's division of indices is exact.
     const std::int64_t each = out.sizes[d] > 0 ? before / out.sizes[d] : 0;

@@ -203,13 +203,22 @@ void maximum(HandlerCall& c, std::size_t count) {
   finish_pool(c, x, cuts, first);
 }
 
-// Windows of one length, side by side: as many as the own piece of the result has.
+// Windows of one length, side by side: as many as the own piece of the result has. Of a mean over a
+// whole dim that is cut, the own part's share.
 void adaptive(HandlerCall& c, std::size_t count) {
   const std::size_t first = c.sizes("self").size() - count;
   std::vector<std::int64_t> sizes = c.integers("output_size");
   sizes.resize(count, sizes.front());
   const std::vector<Cut> cuts = cuts_of(c, "self", false);
   at::Tensor x = c.tensor("self");
+  double share = 1;
+  for (std::size_t d = first; d < first + count; ++d) {
+    const bool window = std::any_of(cuts.begin(), cuts.end(),
+                                    [d](const Cut& cut) { return cut.dim() == d; });
+    if (window) continue;
+    share *= static_cast<double>(x.size(static_cast<std::int64_t>(d))) /
+             static_cast<double>(c.sizes("self")[d]);
+  }
   for (const Cut& cut : cuts) {
     x = fetch(cut.halo, x);
     sizes[cut.dim() - first] = std::max<std::int64_t>(cut.halo->piece.size(), 1);
@@ -217,7 +226,9 @@ void adaptive(HandlerCall& c, std::size_t count) {
   c.set("self", x);
   c.set("output_size", sizes);
   c.call();
-  finish_pool(c, x, cuts, first);
+  if (share == 1) return finish_pool(c, x, cuts, first);
+  const at::Tensor y = own_results(c.result(), cuts);
+  c.finish({(widened(y) * share).to(y.scalar_type())});
 }
 
 // True if the scales that the caller gave, if any, are those that the sizes make. No plan depends

@@ -263,6 +263,8 @@ POOLS = {
     ),
     "adaptive average": (lambda x: F.adaptive_avg_pool2d(x, (6, 4)), (2, 3, 12, 16)),
     "adaptive average of as many": (lambda x: F.adaptive_avg_pool2d(x, (13, 12)), (2, 3, 13, 12)),
+    "mean of the whole": (lambda x: F.adaptive_avg_pool2d(x, 1), (2, 3, 13, 12)),
+    "mean along one dim": (lambda x: F.adaptive_avg_pool2d(x, (1, 4)), (2, 3, 13, 12)),
     "adaptive maximum, with places": (
         lambda x: F.adaptive_max_pool2d(x, (6, 4), return_indices=True), (3, 12, 16),
     ),

@@ -123,7 +123,7 @@ TEST_SUITE("ConvolutionRules") {
     CHECK(forward("aten::avg_pool2d", "x=2", {"f32[4, 6, 8, 8] P(sum)"},
                   {{"kernel_size", Ints{2}}}) == "P(sum) -> P(sum)");
     CHECK(forward("aten::adaptive_avg_pool2d", "x=2", {"f32[4, 6, 8, 8] S(2)"},
-                  {{"output_size", Ints{1, 1}}}) == "R -> R");
+                  {{"output_size", Ints{1, 1}}}) == "S(2) -> P(sum) ~halo");
   }
 
   TEST_CASE("TransposedSwapsTheChannelsOfTheWeight") {
