@@ -213,8 +213,8 @@ void adaptive(HandlerCall& c, std::size_t count) {
   at::Tensor x = c.tensor("self");
   double share = 1;
   for (std::size_t d = first; d < first + count; ++d) {
-    const bool window = std::any_of(cuts.begin(), cuts.end(),
-                                    [d](const Cut& cut) { return cut.dim() == d; });
+    const bool window =
+        std::any_of(cuts.begin(), cuts.end(), [d](const Cut& cut) { return cut.dim() == d; });
     if (window) continue;
     share *= static_cast<double>(x.size(static_cast<std::int64_t>(d))) /
              static_cast<double>(c.sizes("self")[d]);

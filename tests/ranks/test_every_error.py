@@ -43,7 +43,7 @@ def test_meshes_and_layouts():
 @on_ranks(2)
 def test_dtensors():
     x = put(drawn(4, 4), LINE("tp", "None"), grad=False)
-    refused(UnsupportedError, "HP-D015", x.resize_, 3)
+    refused(UnsupportedError, "HP-D015", x.as_strided_, (3,), (1,))
     with pytest.raises(UnsupportedError) as caught:
         torch.bernoulli(x.sigmoid(), out=x)
     assert caught.value.code == "HP-D016"

@@ -370,9 +370,10 @@ def test_a_halo_moves_less_than_a_gather():
         assert list(out.placements) == [Shard(2)]
         return [(r.kind, r.phase, r.op, r.reason, r.bytes) for r in report.rows if r.op]
 
+    why = "halo, where a gather moves 3072 bytes"
     middle = [
-        ("all_to_all", "forward", "aten::conv2d", "halo", 512),
-        ("all_to_all", "backward", "aten::conv2d", "halo", 512),
+        ("all_to_all", "forward", "aten::conv2d", why, 512),
+        ("all_to_all", "backward", "aten::conv2d", why, 512),
     ]
     edge = [(*row[:4], 256) for row in middle]
     assert run_local(on_rank, 4) == [edge, middle, middle, edge]
