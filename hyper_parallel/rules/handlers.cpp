@@ -90,8 +90,8 @@ double class_statistics(const ConcreteRule& rule, const Call& call, int factor, 
   }();
   return tokens ? all_reduce(kFloat, n) : two_statistics(rule, call, factor, n);
 }
-// The rows that the rank with most of them lacks; none for a mean over the whole dim. Where several axes cut the dim, each counts an
-// equal part of what all of them together make move.
+// The rows that the rank with most of them lacks; none for a mean over the whole dim. Where several
+// axes cut the dim, each counts an equal part of what all of them together make move.
 double halo(const ConcreteRule& rule, const Call& call, int factor, int n) {
   if (!rule.factors[static_cast<std::size_t>(factor)].window) return 0;
   const Window& window = *rule.factors[static_cast<std::size_t>(factor)].window;
