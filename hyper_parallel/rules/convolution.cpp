@@ -1,5 +1,5 @@
-// Convolutions and pooling: batch, channels and space. Where space is split, handler "halo" fetches
-// the rows that a rank's piece of the result reads.
+// Convolutions, and what unfolds or reorders images: batch, channels and space. Where the space of
+// a convolution is split, handler "halo" fetches the rows that a rank's piece of the result reads.
 //
 // convN(input [n, ci, ...] or [ci, ...], weight [co, ci / groups, ...], bias? [co]). Where groups
 // is 1, co passes and ci is summed over, both not empty on any rank. Depthwise (ci = co = groups):
@@ -8,73 +8,10 @@
 #include <algorithm>
 
 #include "hyper_parallel/rules/families.h"
-#include "hyper_parallel/rules/make.h"
+#include "hyper_parallel/rules/space.h"
 
 namespace hyper_parallel::rules {
 namespace {
-
-// Attribute `name` as one number a spatial dim.
-std::vector<std::int64_t> spatial(const Call& call, std::string_view name, std::size_t count,
-                                  std::int64_t otherwise) {
-  std::vector<std::int64_t> out = call.integers(name);
-  if (out.empty()) out.assign(count, otherwise);
-  if (out.size() == 1) out.resize(count, out.front());
-  if (out.size() == count) return out;
-  throw UsageError(Message("HP-S005", call.op + ": argument \"" + std::string(name) +
-                                          "\" needs one number a spatial dim")
-                       .fact("needed", std::to_string(count))
-                       .fact("given", std::to_string(out.size())));
-}
-
-// Windows that fit into `room` indices more than one takes, `stride` apart; 0 if none does.
-std::int64_t count_windows(std::int64_t room, std::int64_t stride) {
-  return room < 0 ? 0 : room / std::max<std::int64_t>(stride, 1) + 1;
-}
-
-// Factors of all dims of the first operand, which has `count` spatial dims; the channels are dim
-// ndim - count - 1.
-std::vector<int> spread_image(ConcreteRule& rule, const Call& call, std::size_t count) {
-  const std::size_t ndim = call.inputs[0].meta.sizes.size();
-  if (ndim != count + 1) check_ndim(call, 0, count + 2);
-  std::vector<int> factors = spread(rule, 0);
-  // Kernels refuse tensors without channels; a batch of none is fine.
-  const int channels = factors[ndim - count - 1];
-  if (channels >= 0) rule.factors[static_cast<std::size_t>(channels)].nonempty = true;
-  return factors;
-}
-
-// Dim `d` of the result `out`, which reads `factor` of the first operand through `window`. A dim of
-// size 1 is never split; what is not `sound` stays whole: the op itself shall say what is wrong.
-// `handled`: an attribute or a result names indices of the whole, so that a piece needs the handler
-// even where index o reads index o alone.
-void put_space(ConcreteRule& rule, TensorMap& out, std::size_t d, int factor, Window window,
-               bool sound = true, bool handled = false) {
-  window.operand = rule.inputs[0].sizes[d];
-  window.result = out.sizes[d];
-  if (factor < 0) return;
-  sound &= window.operand > 0 && window.result > 1 && window.kernel > 0 && window.stride > 0 &&
-           window.dilation > 0 && window.padding >= 0;
-  if (!sound) return block(rule, factor);
-  put(out, d, factor);
-  Factor& f = rule.factors[static_cast<std::size_t>(factor)];
-  if (window.is_identity() && !handled) {
-    f.nonempty = true;  // kernels refuse tensors without space
-    return;
-  }
-  f.size = std::min(window.operand, window.result);
-  f.plain = true;
-  f.handler = "halo";
-  f.window = window;
-}
-
-// The mean over a whole dim is a sum: each rank has the mean of its part times the part's share.
-void sum_space(ConcreteRule& rule, int factor) {
-  if (factor < 0) return;
-  Factor& f = rule.factors[static_cast<std::size_t>(factor)];
-  f.kind = FactorKind::reduce;
-  f.nonempty = true;
-  f.handler = "halo";
-}
 
 // One group: a window sums over all input channels `ci`. Gives the factor of the output channels,
 // which are dim `co_dim` of the weight.
@@ -203,90 +140,6 @@ ConcreteRule build_convolution(const Call& call, Words words) {
   return rule;
 }
 
-// pool N: a window over N spatial dims. `indices`: and where in the input its maximum was.
-ConcreteRule build_pool(const Call& call, Words words) {
-  check_count(call, 1, 1);
-  const auto count = static_cast<std::size_t>(words[0].front() - '0');
-  ConcreteRule rule = start(call);
-  const std::vector<int> factors = spread_image(rule, call, count);
-  const std::size_t lead = factors.size() - count;
-  TensorMap out = whole(call.inputs[0].meta.sizes);
-  for (std::size_t d = 0; d < lead; ++d) put(out, d, factors[d]);
-  const auto kernel = spatial(call, "kernel_size", count, 1);
-  auto stride = spatial(call, "stride", count, 0);
-  if (call.integers("stride").empty()) stride = kernel;
-  const auto padding = spatial(call, "padding", count, 0);
-  const auto dilation = spatial(call, "dilation", count, 1);
-  const bool ceil = call.boolean("ceil_mode", false);
-  const bool average = call.op.starts_with("aten::avg");
-  const bool places = has_word(words, "indices");
-  for (std::size_t i = 0; i < count; ++i) {
-    const Window window{
-        .kernel = kernel[i], .stride = stride[i], .padding = padding[i], .dilation = dilation[i]};
-    const std::int64_t size = out.sizes[lead + i];
-    const std::int64_t room = size + 2 * padding[i] - window.extent();
-    std::int64_t n = count_windows(ceil ? room + stride[i] - 1 : room, stride[i]);
-    // The last window must start inside the input or the left padding.
-    if (ceil && (n - 1) * stride[i] >= size + padding[i]) --n;
-    out.sizes[lead + i] = n;
-    // torch refuses wider padding. Averages of integers are cut to integers, so the handler cannot
-    // scale them.
-    const bool sound =
-        2 * padding[i] <= kernel[i] && !(average && is_integral(call.inputs[0].meta.dtype));
-    put_space(rule, out, lead + i, factors[lead + i], window, sound, places);
-  }
-  rule.inputs[0].linear = average;
-  rule.outputs.push_back(std::move(out));
-  if (places) rule.outputs.push_back(rule.outputs[0]);
-  return rule;
-}
-
-// resample N: attribute output_size for N spatial dims. Each result element is a weighted sum.
-// `adaptive`: of windows side by side. `nearest`: is one of them. `max`: is a maximum, and the
-// second result tells where it was.
-ConcreteRule build_resample(const Call& call, Words words) {
-  check_count(call, 1, 2);
-  const auto count = static_cast<std::size_t>(words[0].front() - '0');
-  ConcreteRule rule = start(call);
-  std::vector<int> lead = spread_image(rule, call, count);
-  const std::vector<int> space(lead.end() - static_cast<std::ptrdiff_t>(count), lead.end());
-  lead.resize(lead.size() - count);
-  TensorMap out = whole(call.inputs[0].meta.sizes);
-  for (std::size_t d = 0; d < lead.size(); ++d) put(out, d, lead[d]);
-  const auto size = spatial(call, "output_size", count, 1);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t d = lead.size() + i;
-    const std::int64_t before = out.sizes[d];
-    if (size[i] >= 0) out.sizes[d] = size[i];  // None: as it is
-    if (has_word(words, "adaptive") && !has_word(words, "max") && out.sizes[d] == 1) {
-      sum_space(rule, space[i]);
-      continue;
-    }
-    // Windows of one length side by side; of others a piece would need its own lengths. Repeats of
-    // each index a power of two times, where the op's division of indices is exact.
-    const std::int64_t each = out.sizes[d] > 0 ? before / out.sizes[d] : 0;
-    const std::int64_t times = before > 0 ? out.sizes[d] / before : 0;
-    const bool grows = has_word(words, "nearest");
-    const bool even = grows ? times * before == out.sizes[d] && (times & (times - 1)) == 0
-                            : has_word(words, "adaptive") && each * out.sizes[d] == before;
-    const std::int64_t step = grows ? times : each;
-    put_space(rule, out, d, space[i], {.kernel = step, .stride = step, .transposed = grows}, even,
-              true);
-  }
-  rule.inputs[0].linear = !has_word(words, "max");
-  // Random windows are drawn for each plane; places of maxima came from a pooling.
-  for (std::size_t i = 1; i < call.inputs.size(); ++i) {
-    const Shape& sizes = call.inputs[i].meta.sizes;
-    for (std::size_t d = 0; d < lead.size(); ++d) {
-      const std::size_t at = has_word(words, "samples") ? d + 2 - lead.size() : d;
-      if (at < sizes.size() && sizes[at] == out.sizes[d]) put(rule.inputs[i], at, lead[d]);
-    }
-  }
-  rule.outputs.push_back(std::move(out));
-  if (has_word(words, "max")) rule.outputs.push_back(rule.outputs[0]);
-  return rule;
-}
-
 // im2col [n, c, h, w] -> [n, (c window), places], and col2im back.
 ConcreteRule build_columns(const Call& call, Words words) {
   check_count(call, 1, 1);
@@ -402,31 +255,6 @@ constexpr Group kGroups[] = {
     {"columns back", "col2im"},
     {"pixels", "pixel_shuffle"},
     {"pixels back", "pixel_unshuffle"},
-    {"pool 1", "avg_pool1d max_pool1d"},
-    {"pool 2", "avg_pool2d max_pool2d"},
-    {"pool 3", "avg_pool3d max_pool3d"},
-    {"pool 2 indices", "max_pool2d_with_indices"},
-    {"pool 3 indices", "max_pool3d_with_indices"},
-    {"resample 1", "upsample_linear1d"},
-    {"resample 1 nearest", "_upsample_nearest_exact1d upsample_nearest1d"},
-    {"resample 1 adaptive", "adaptive_avg_pool1d"},
-    {"resample 2",
-     "_upsample_bicubic2d_aa _upsample_bilinear2d_aa max_unpool2d upsample_bicubic2d "
-     "upsample_bilinear2d"},
-    {"resample 2 nearest", "_upsample_nearest_exact2d upsample_nearest2d"},
-    {"resample 2 adaptive", "_adaptive_avg_pool2d adaptive_avg_pool2d"},
-    {"resample 2 adaptive max", "adaptive_max_pool2d"},
-    {"resample 3", "max_unpool3d upsample_trilinear3d"},
-    {"resample 3 nearest", "_upsample_nearest_exact3d upsample_nearest3d"},
-    {"resample 3 adaptive", "adaptive_avg_pool3d"},
-    {"resample 3 adaptive max", "adaptive_max_pool3d"},
-    {"resample 2 max samples", "fractional_max_pool2d"},
-    {"resample 3 max samples", "fractional_max_pool3d"},
-};
-
-constexpr Row kRows[] = {
-    {"aten::grid_sampler_2d", "*n c h! w!, n a b e! -> n c a b"},
-    {"aten::grid_sampler_3d", "*n c d! h! w!, n a b g e! -> n c a b g"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
@@ -434,12 +262,10 @@ constexpr NamedBuilder kBuilders[] = {
     {"columns", build_columns},
     {"convolution", build_convolution},
     {"pixels", build_pixels},
-    {"pool", build_pool},
-    {"resample", build_resample},
 };
 
 }  // namespace
 
-Family convolution_family() { return {"convolution", kRows, kGroups, kBuilders}; }
+Family convolution_family() { return {"convolution", {}, kGroups, kBuilders}; }
 
 }  // namespace hyper_parallel::rules

@@ -20,6 +20,7 @@ Family optimizer_family();
 Family other_family();
 Family places_family();
 Family pointwise_family();
+Family pooling_family();
 Family random_family();
 Family reduction_family();
 Family reorder_family();
