@@ -22,6 +22,7 @@ Family places_family();
 Family pointwise_family();
 Family pooling_family();
 Family random_family();
+Family recurrent_family();
 Family reduction_family();
 Family reorder_family();
 Family scan_family();

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases.recurrent import LSTM
 from mutate import explained, mutate
 
 from hyper_parallel import _torch
@@ -72,6 +73,7 @@ LENGTHS = made(lambda g: torch.tensor([2, 0, 3]), "lengths[3]")
 OFFSETS = made(lambda g: torch.tensor([0, 2, 5]), "offsets[3]")
 BY_ROW = made(lambda g: torch.tensor([[1, 4], [3, 2], [0, 5], [5, 0]]), "lengths[4, 2]")
 UNCHECKED = {
+    "lstm.input": LSTM,
     "native_group_norm": [
         case(t(5, 6, 3), t(6), t(6), 5, 6, 3, 3, 1e-5),
         case(t(4, 4, 5, 2), t(4), None, 4, 4, 10, 2, 1e-5),
