@@ -67,7 +67,7 @@ bench: build  ## Run the benchmarks; each prints one table
 verify: build  ## Check every rule on real tensors: wrong and missing strategies
 	@$(PY) -m hyper_parallel verify
 
-mutate: build  ## Break every rule in turn: does the verifier notice? (a quarter of an hour)
+mutate: build  ## Break every rule in turn: does the verifier notice? (five minutes)
 	@$(PY) tests/verify/mutate.py
 
 models: build  ## Train models of transformers under their own plans; prints one table

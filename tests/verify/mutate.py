@@ -1,6 +1,6 @@
 """Does the verifier find broken rules? Change every letter and mark in turn and see it turn red.
 
-    python tests/verify/mutate.py                 # every row: a quarter of an hour on two cores
+    python tests/verify/mutate.py                 # every row: five minutes on two cores
     python tests/verify/mutate.py --one-a-text    # one row for each text of a rule
     python tests/verify/mutate.py --ops 'aten::(mm|sum)'
 
@@ -15,7 +15,7 @@ import multiprocessing
 import os
 import re
 import sys
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from hyper_parallel import _torch
@@ -50,19 +50,61 @@ def is_found(op, mutation, known):
     return False
 
 
+def mutations_of(op):
+    """Give the mutations of an op's rule, and the strategies that the rule itself misses."""
+    first = verify(op, meshes=[(2,)], dispatch=False, in_place=False).ops[op]
+    return first.mutations, {(f.case, f.line) for f in first.missing}
+
+
 def mutate(op):
     """Give all mutations of an op's rule and those that survive."""
-    first = verify(op, meshes=[(2,)], dispatch=False, in_place=False).ops[op]
-    known = {(f.case, f.line) for f in first.missing}
-    return first.mutations, [m for m in first.mutations if not is_found(op, m, known)]
+    mutations, known = mutations_of(op)
+    return mutations, [m for m in mutations if not is_found(op, m, known)]
+
+
+# Kernels that do not check sizes may corrupt memory when a rule is wrong: each op has a process.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["hyper_parallel.verifier"])
+
+
+def send(pipe, function, args):
+    try:
+        pipe.send((function(*args), None))
+    except Exception as error:
+        pipe.send((None, error))
+
+
+def alone(function, *args):
+    """Call in a process of its own; None if that crashes."""
+    here, there = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=send, args=(there, function, args))
+    process.start()
+    there.close()
+    try:
+        result, error = here.recv()
+    except EOFError:
+        return None
+    finally:
+        process.join()
+    if error is not None:
+        raise error
+    return result
+
+
+def mutate_alone(op):
+    """Do as ``mutate`` does; a mutant that crashes is found."""
+    made = alone(mutate, op)
+    if made is not None:
+        return made
+    mutations, known = alone(mutations_of, op)
+    return mutations, [m for m in mutations if alone(is_found, op, m, known) is False]
 
 
 def mutate_all(ops, jobs, progress):
     """Mutate many rows; give the number of mutants and the survivors as (op, mutation)."""
     count, survivors = 0, []
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
-        running = {pool.submit(mutate, op): op for op in ops}
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(mutate_alone, op): op for op in ops}
         for done, future in enumerate(as_completed(running), 1):
             mutations, alive = future.result()
             count += len(mutations)
