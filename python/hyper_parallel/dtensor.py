@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from hyper_parallel import _torch, indexing, intermediates
 from hyper_parallel._core import Layout_, Placement
 from hyper_parallel.errors import usage_error
+from hyper_parallel.failures import naming_failures
 from hyper_parallel.layout import Layout, is_layout_spec, layout_of_arguments, resolve_layout
 from hyper_parallel.mesh import DeviceMesh
 from hyper_parallel.ranks import rank
@@ -194,6 +195,11 @@ class DTensor(torch.Tensor):
     @grad.deleter
     def grad(self) -> None:
         self.grad = None
+
+    def backward(self, *args: Any, **options: Any) -> None:  # type: ignore[override]
+        """Compute gradients, as of a plain tensor; an error of one process is named on all."""
+        with naming_failures("backward"):
+            super().backward(*args, **options)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this tensor, which an op made, in ``grad``."""

@@ -23,6 +23,20 @@ class Fails(hp.DFunction):
         return fail(x)
 
 
+class FailsBackward(hp.DFunction):
+    _op_name = "FailsBackward"
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        if hp.rank() == 1:
+            raise KeyError("lost")
+        return grad * 2
+
+
 class FailsOp(hp.DistributedOp):
     def get_expand_impl(self, func, *rest):
         return fail
@@ -41,6 +55,10 @@ def main(which: str) -> None:
     elif which == "function":
         hp.DistributedOp("Fails")
         run = Fails.apply
+    elif which == "backward":  # the others wait for this rank's part of the weight's gradient
+        hp.DistributedOp("FailsBackward")
+        weight = hp.distribute_tensor(torch.ones(4, 2), layout("None", "None")).requires_grad_()
+        run = lambda x: FailsBackward.apply(x * weight).sum().backward()  # noqa: E731
     else:
         FailsOp("exp")
         run = torch.exp

@@ -105,10 +105,11 @@ def test_torchs_styles_and_ours_side_by_side():
     assert found == [(me, True, True, True, True, True) for me in range(2)]
 
 
-@pytest.mark.parametrize("which", ["custom_shard", "result", "rule", "function", "op"])
+@pytest.mark.parametrize("which", ["custom_shard", "result", "rule", "function", "op", "backward"])
 def test_an_error_of_the_user_on_one_process_is_named_on_all(which):
     found = results(torchrun(2, HERE / "failing_program.py", which))
-    named = {"custom_shard": "custom_shard: fail", "result": "custom_shard: <lambda>", "op": "exp"}
+    named = {"custom_shard": "custom_shard: fail", "result": "custom_shard: <lambda>"}
+    named |= {"op": "exp", "backward": "backward"}
     where = named.get(which, "Fails")
     assert found == [
         (0, "CommError", f"[HP-C003] rank 1 failed in {where}: KeyError: 'lost'"),
