@@ -24,6 +24,21 @@ def equal(mine, theirs):
     torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
 
 
+class ScaledProduct(DFunction):
+    """``x @ w * scale``; a subclass gives it a name."""
+
+    @staticmethod
+    def forward(ctx, x, w, scale):
+        ctx.save_for_backward(x, w)
+        ctx.scale = scale
+        return x @ w * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return grad @ w.t() * ctx.scale, x.t() @ grad * ctx.scale, None
+
+
 class MyAddDistOp(DistributedOp):
     def __init__(self):
         super().__init__("MyAdd")

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from own_ops_support import ScaledProduct
 from ranks_support import on_ranks, refused
 
 import hyper_parallel as hp
@@ -115,19 +116,8 @@ def test_a_rule_of_the_user_takes_the_place_of_a_built_in_one():
     assert not hp.unregister_rule("aten::exp")
 
 
-class Product(hp.DFunction):
+class Product(ScaledProduct):
     _op_name = "Product"
-
-    @staticmethod
-    def forward(ctx, x, w, scale):
-        ctx.save_for_backward(x, w)
-        ctx.scale = scale
-        return x @ w * scale
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, w = ctx.saved_tensors
-        return grad @ w.t() * ctx.scale, x.t() @ grad * ctx.scale, None
 
 
 def test_one_line_is_enough_for_a_dfunction():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from own_ops_support import MyAdd, MyMatmul, drawn
+from own_ops_support import MyAdd, MyMatmul, ScaledProduct, drawn
 from ranks_support import refused
 
 import hyper_parallel as hp
@@ -12,19 +12,8 @@ from hyper_parallel.core.shard.ops.parallel_ops import DistributedOp
 MESHES = [(2,), (3,), (2, 2)]
 
 
-class Weighted(DFunction):
+class Weighted(ScaledProduct):
     _op_name = "Weighted"
-
-    @staticmethod
-    def forward(ctx, x, w, scale):
-        ctx.save_for_backward(x, w)
-        ctx.scale = scale
-        return x @ w * scale
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, w = ctx.saved_tensors
-        return grad @ w.t() * ctx.scale, x.t() @ grad * ctx.scale, None
 
 
 @pytest.fixture
