@@ -9,7 +9,7 @@
 #include <ATen/ops/ones.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "hyper_parallel/torch/ranks.h"
+#include "hyper_parallel/torch/ranks/ranks.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Host time of running a plan, against the functional collective called by hand. The group does
 // nothing, so that only the work of the host is seen.
 
-#include "hyper_parallel/torch/redistribute.h"
+#include "hyper_parallel/torch/comm/redistribute.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -13,8 +13,8 @@
 
 #include "bench/timer.h"
 #include "hyper_parallel/core/text.h"
-#include "hyper_parallel/torch/program.h"
-#include "hyper_parallel/torch/ranks.h"
+#include "hyper_parallel/torch/comm/program.h"
+#include "hyper_parallel/torch/ranks/ranks.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Time the inference of layouts, without torch: what a miss in dispatch costs before any planning.
 
-#include "hyper_parallel/rules/infer.h"
+#include "hyper_parallel/rules/query/infer.h"
 
 #include <cstdio>
 

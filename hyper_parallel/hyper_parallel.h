@@ -18,11 +18,11 @@
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/rules/rule.h"
-#include "hyper_parallel/torch/api.h"
-#include "hyper_parallel/torch/collective_ops.h"
-#include "hyper_parallel/torch/module.h"
-#include "hyper_parallel/torch/ranks.h"
-#include "hyper_parallel/torch/user_ops.h"
+#include "hyper_parallel/torch/comm/collective_ops.h"
+#include "hyper_parallel/torch/dispatch/user_ops.h"
+#include "hyper_parallel/torch/face/api.h"
+#include "hyper_parallel/torch/face/module.h"
+#include "hyper_parallel/torch/ranks/ranks.h"
 
 namespace hyper_parallel {
 

@@ -12,7 +12,7 @@ from model_zoo import Entry, batch_of, inputs
 import hyper_parallel as hp
 from hyper_parallel import _torch
 from hyper_parallel._core import Replicate
-from hyper_parallel.tensor.parallel.model_plans import parallelize_model, plan_of_model
+from hyper_parallel.modules.model_plans import parallelize_model, plan_of_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 

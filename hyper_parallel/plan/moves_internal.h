@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "hyper_parallel/plan/redistribute.h"
-#include "hyper_parallel/plan/space_internal.h"
+#include "hyper_parallel/plan/states_internal.h"
 
 namespace hyper_parallel::plan {
 

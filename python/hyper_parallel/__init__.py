@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from hyper_parallel._core import plan
 from hyper_parallel.errors import CommError, InternalError, UnsupportedError, UsageError
-from hyper_parallel.placement import Partial, Placement, Replicate, Shard
-from hyper_parallel.rules import (
+from hyper_parallel.layouts.placement import Partial, Placement, Replicate, Shard
+from hyper_parallel.rules.infer import (
     TensorSpec,
     infer_backward,
     infer_forward,
@@ -15,7 +15,25 @@ from hyper_parallel.rules import (
 )
 
 if TYPE_CHECKING:
-    from hyper_parallel.collectives import (
+    from hyper_parallel.dtensors.dtensor import DTensor, distribute_tensor
+    from hyper_parallel.dtensors.factories import empty, full, ones, rand, randn, zeros
+    from hyper_parallel.grad import (
+        SkipDTensorDispatch,
+        checking,
+        no_grad_sync,
+        parallelize_value_and_grad,
+        policy,
+    )
+    from hyper_parallel.launch.ranks import (
+        init_process_group,
+        manual_seed,
+        rank,
+        run_local,
+        world_size,
+    )
+    from hyper_parallel.layouts.layout import Layout
+    from hyper_parallel.layouts.mesh import DeviceMesh, init_device_mesh
+    from hyper_parallel.local.collectives import (
         all_gather,
         all_reduce,
         all_to_all,
@@ -25,8 +43,10 @@ if TYPE_CHECKING:
         permute,
         reduce_scatter,
     )
-    from hyper_parallel.dfunction import DFunction
-    from hyper_parallel.distributed_op import (
+    from hyper_parallel.local.local_code import custom_shard
+    from hyper_parallel.modules.sharding import ShardingPlan, shard, shard_module
+    from hyper_parallel.own_ops.dfunction import DFunction
+    from hyper_parallel.own_ops.distributed_op import (
         DistributedOp,
         get_distributed_op,
         register_distributed_op,
@@ -34,23 +54,9 @@ if TYPE_CHECKING:
         unregister_distributed_op,
         unregister_rule,
     )
-    from hyper_parallel.dtensor import DTensor, distribute_tensor
-    from hyper_parallel.factories import empty, full, ones, rand, randn, zeros
-    from hyper_parallel.grad import (
-        SkipDTensorDispatch,
-        checking,
-        no_grad_sync,
-        parallelize_value_and_grad,
-        policy,
-    )
-    from hyper_parallel.layout import Layout
-    from hyper_parallel.local_code import custom_shard
-    from hyper_parallel.mesh import DeviceMesh, init_device_mesh
-    from hyper_parallel.op_calls import layout_cache_clear, layout_cache_info
-    from hyper_parallel.op_files import load_distributed_ops
-    from hyper_parallel.ranks import init_process_group, manual_seed, rank, run_local, world_size
+    from hyper_parallel.own_ops.op_calls import layout_cache_clear, layout_cache_info
+    from hyper_parallel.own_ops.op_files import load_distributed_ops
     from hyper_parallel.report import CommReport, CommRow, comm_report, explain
-    from hyper_parallel.sharding import ShardingPlan, shard, shard_module
     from hyper_parallel.tensor.parallel import (
         ColwiseParallel,
         ParallelStyle,
@@ -63,12 +69,12 @@ if TYPE_CHECKING:
         loss_parallel,
         parallelize_module,
     )
-    from hyper_parallel.verifier import verify
+    from hyper_parallel.verifier.session import verify
 
 # What needs torch, by the module that has it. It is loaded, all together, when the first of these
 # names is asked for, so that rules and plans can be asked without torch.
 _WITH_TORCH = {
-    "collectives": (
+    "local.collectives": (
         "all_gather",
         "all_reduce",
         "all_to_all",
@@ -78,8 +84,8 @@ _WITH_TORCH = {
         "permute",
         "reduce_scatter",
     ),
-    "dfunction": ("DFunction",),
-    "distributed_op": (
+    "own_ops.dfunction": ("DFunction",),
+    "own_ops.distributed_op": (
         "DistributedOp",
         "get_distributed_op",
         "register_distributed_op",
@@ -87,11 +93,11 @@ _WITH_TORCH = {
         "unregister_distributed_op",
         "unregister_rule",
     ),
-    "dtensor": (
+    "dtensors.dtensor": (
         "DTensor",
         "distribute_tensor",
     ),
-    "factories": (
+    "dtensors.factories": (
         "empty",
         "full",
         "ones",
@@ -106,18 +112,18 @@ _WITH_TORCH = {
         "parallelize_value_and_grad",
         "policy",
     ),
-    "layout": ("Layout",),
-    "local_code": ("custom_shard",),
-    "mesh": (
+    "layouts.layout": ("Layout",),
+    "local.local_code": ("custom_shard",),
+    "layouts.mesh": (
         "DeviceMesh",
         "init_device_mesh",
     ),
-    "op_calls": (
+    "own_ops.op_calls": (
         "layout_cache_clear",
         "layout_cache_info",
     ),
-    "op_files": ("load_distributed_ops",),
-    "ranks": (
+    "own_ops.op_files": ("load_distributed_ops",),
+    "launch.ranks": (
         "init_process_group",
         "manual_seed",
         "rank",
@@ -130,7 +136,7 @@ _WITH_TORCH = {
         "comm_report",
         "explain",
     ),
-    "sharding": (
+    "modules.sharding": (
         "ShardingPlan",
         "shard",
         "shard_module",
@@ -147,7 +153,7 @@ _WITH_TORCH = {
         "loss_parallel",
         "parallelize_module",
     ),
-    "verifier": ("verify",),
+    "verifier.session": ("verify",),
 }
 
 
@@ -156,8 +162,8 @@ def _load() -> None:
     for module, names in _WITH_TORCH.items():
         found = import_module(f"{__name__}.{module}")
         globals().update({name: getattr(found, name) for name in names})
-    import_module(f"{__name__}.torch_ops")  # answers the dispatch
-    import_module(f"{__name__}.op_files").load_at_import()
+    import_module(f"{__name__}.own_ops.torch_ops")  # answers the dispatch
+    import_module(f"{__name__}.own_ops.op_files").load_at_import()
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ import importlib
 import sys
 
 # Modules are loaded when they are asked for: `rules` needs no torch.
-COMMANDS = {"rules": "rules_page", "verify": "verifier"}
+COMMANDS = {"rules": "rules.page", "verify": "verifier.session"}
 
 
 def main() -> int:

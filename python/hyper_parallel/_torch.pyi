@@ -4,7 +4,7 @@ from typing import Any
 import torch
 
 from hyper_parallel._core import Layout_, Mesh
-from hyper_parallel.dtensor import DTensor
+from hyper_parallel.dtensors.dtensor import DTensor
 
 # DTensors
 def set_dtensor_type(type: type) -> None: ...

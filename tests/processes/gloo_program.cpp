@@ -8,8 +8,8 @@
 #include <ATen/ops/full.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "hyper_parallel/torch/processes.h"
-#include "hyper_parallel/torch/ranks.h"
+#include "hyper_parallel/torch/ranks/processes.h"
+#include "hyper_parallel/torch/ranks/ranks.h"
 
 namespace {
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import hyper_parallel as hp
-from hyper_parallel import op_files, tensor
+from hyper_parallel import tensor
+from hyper_parallel.own_ops import op_files
 from hyper_parallel.tensor import experimental, parallel
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ import pytest
 
 from hyper_parallel import Layout, UsageError
 from hyper_parallel._core import path_matches as matches
-from hyper_parallel.plan_values import Inputs, assign, check_spec, meshes_of
+from hyper_parallel.layouts.plan_values import Inputs, assign, check_spec, meshes_of
 
 LAYOUT = Layout((2, 2), ("dp", "tp"))
 NAMES = ["embed.weight", "layers.0.q.weight", "layers.1.q.weight", "layers.1.mlp.up.weight", "w"]

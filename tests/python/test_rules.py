@@ -18,10 +18,10 @@ from hyper_parallel import (
     infer_backward,
     infer_forward,
     infer_grad,
-    rule_samples,
-    rules_page,
     strategies,
 )
+from hyper_parallel.rules import page as rules_page
+from hyper_parallel.rules import samples as rule_samples
 
 ROOT = Path(__file__).resolve().parents[2]
 X = "f32[8, 16] on dp=2 tp=2: S(0) S(1)"

@@ -5,8 +5,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hyper_parallel.distributed_op import registered_ops
-from hyper_parallel.distributed_op import unregister_distributed_op as unregister
+from hyper_parallel.own_ops.distributed_op import registered_ops
+from hyper_parallel.own_ops.distributed_op import unregister_distributed_op as unregister
 
 
 @pytest.fixture(autouse=True)

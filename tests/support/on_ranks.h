@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "hyper_parallel/torch/ranks.h"
+#include "hyper_parallel/torch/ranks/ranks.h"
 #include "tests/support/doctest.h"
 
 namespace hyper_parallel::test {

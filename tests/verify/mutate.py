@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from hyper_parallel import _torch
-from hyper_parallel.verifier import verify
+from hyper_parallel.verifier.session import verify
 
 SURVIVORS = Path(__file__).with_name("survivors.tsv")
 
@@ -64,7 +64,7 @@ def mutate(op):
 
 # Kernels that do not check sizes may corrupt memory when a rule is wrong: each op has a process.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["hyper_parallel.verifier"])
+PROCESSES.set_forkserver_preload(["hyper_parallel.verifier.session"])
 
 
 def send(pipe, function, args):

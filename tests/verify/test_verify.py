@@ -14,8 +14,8 @@ from cases.recurrent import LSTM
 from mutate import explained, mutate
 
 from hyper_parallel import _torch
-from hyper_parallel.verifier import verify
-from hyper_parallel.verify_cases import case, distinct, ints, load_table, made, positive, t
+from hyper_parallel.verifier.cases import case, distinct, ints, load_table, made, positive, t
+from hyper_parallel.verifier.session import verify
 
 ALLOWED = Path(__file__).with_name("missing_allowed.tsv")
 PARTS = 24

@@ -1,11 +1,11 @@
 """The names of ``torch.distributed.tensor``, so that porting a program is one changed import."""
 
-from hyper_parallel.dtensor import DTensor, distribute_tensor
-from hyper_parallel.factories import empty, full, ones, rand, randn, zeros
-from hyper_parallel.mesh import DeviceMesh, init_device_mesh
-from hyper_parallel.placement import Partial, Placement, Replicate, Shard
-from hyper_parallel.tensor.convert import from_torch, to_torch
-from hyper_parallel.tensor.parallel.module import distribute_module
+from hyper_parallel.dtensors.dtensor import DTensor, distribute_tensor
+from hyper_parallel.dtensors.factories import empty, full, ones, rand, randn, zeros
+from hyper_parallel.layouts.mesh import DeviceMesh, init_device_mesh
+from hyper_parallel.layouts.placement import Partial, Placement, Replicate, Shard
+from hyper_parallel.modules.convert import from_torch, to_torch
+from hyper_parallel.modules.parallelize import distribute_module
 
 __all__ = [
     "DTensor",

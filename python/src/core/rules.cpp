@@ -7,7 +7,7 @@
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/rules/handlers.h"
-#include "hyper_parallel/rules/infer.h"
+#include "hyper_parallel/rules/query/infer.h"
 #include "python/src/core/init.h"
 
 namespace py = pybind11;

@@ -5,9 +5,9 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
-#include "hyper_parallel/torch/check_mode.h"
-#include "hyper_parallel/torch/comm_record.h"
-#include "hyper_parallel/torch/frame.h"
+#include "hyper_parallel/torch/comm/record.h"
+#include "hyper_parallel/torch/dispatch/check_mode.h"
+#include "hyper_parallel/torch/dispatch/frame.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;

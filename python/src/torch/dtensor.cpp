@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "hyper_parallel/torch/api.h"
-#include "hyper_parallel/torch/bridge.h"
-#include "hyper_parallel/torch/cause.h"
-#include "hyper_parallel/torch/leaf_grads.h"
+#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/face/api.h"
+#include "hyper_parallel/torch/tensor/bridge.h"
+#include "hyper_parallel/torch/tensor/leaf_grads.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;

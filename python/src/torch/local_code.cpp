@@ -4,10 +4,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "hyper_parallel/core/layout.h"
-#include "hyper_parallel/torch/bridge.h"
-#include "hyper_parallel/torch/comm_record.h"
-#include "hyper_parallel/torch/dtensor.h"
-#include "hyper_parallel/torch/local_region.h"
+#include "hyper_parallel/torch/comm/record.h"
+#include "hyper_parallel/torch/local/region.h"
+#include "hyper_parallel/torch/tensor/bridge.h"
+#include "hyper_parallel/torch/tensor/dtensor.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;

@@ -5,7 +5,7 @@
 #include <torch/csrc/Exceptions.h>
 
 #include "hyper_parallel/core/error.h"
-#include "hyper_parallel/torch/dtensor.h"
+#include "hyper_parallel/torch/tensor/dtensor.h"
 #include "python/src/torch/init.h"
 
 namespace {

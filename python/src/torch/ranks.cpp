@@ -1,6 +1,6 @@
 // Ranks for Python: threads of `run_local`, and the process of torch.distributed.
 
-#include "hyper_parallel/torch/ranks.h"
+#include "hyper_parallel/torch/ranks/ranks.h"
 
 #include <chrono>
 #include <memory>
@@ -14,8 +14,8 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
-#include "hyper_parallel/torch/local_world.h"
-#include "hyper_parallel/torch/rank_stream.h"
+#include "hyper_parallel/torch/ranks/local/world.h"
+#include "hyper_parallel/torch/ranks/rank_stream.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;

@@ -1,6 +1,6 @@
 // Rules and ops that Python code registers.
 
-#include "hyper_parallel/torch/user_ops.h"
+#include "hyper_parallel/torch/dispatch/user_ops.h"
 
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -8,7 +8,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/rules/rule.h"
-#include "hyper_parallel/torch/frame.h"
+#include "hyper_parallel/torch/dispatch/frame.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;

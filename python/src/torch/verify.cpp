@@ -1,12 +1,12 @@
 // The verifier: cases from Python arguments, reports as dicts.
 
-#include "hyper_parallel/torch/verify.h"
+#include "hyper_parallel/torch/verify/verify.h"
 
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "hyper_parallel/rules/rule.h"
-#include "hyper_parallel/torch/verify_case.h"
+#include "hyper_parallel/torch/verify/case.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;

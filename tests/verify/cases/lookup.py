@@ -1,6 +1,6 @@
 """Look-ups in tables, and attention."""
 
-from hyper_parallel.verify_cases import case, ints, t
+from hyper_parallel.verifier.cases import case, ints, t
 
 from .table import bools_with_true, give, without
 
@@ -30,5 +30,5 @@ attention((3, 5, 4), (3, 6, 4), (3, 6, 4), t(3, 1, 6))
 without(
     "embedding_bag _embedding_bag embedding_bag.padding_idx",
     "three results are notes of torch for its backward, which here are none: "
-    "tests/ranks/test_handlers_lookup.py compares bags and their gradients on every mesh",
+    "tests/ranks/handlers/test_handlers_lookup.py compares bags and their gradients on every mesh",
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verify_cases import (
+from hyper_parallel.verifier.cases import (
     bools,
     case,
     grid,

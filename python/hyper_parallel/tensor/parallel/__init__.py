@@ -1,12 +1,11 @@
 """The names of ``torch.distributed.tensor.parallel``, so that porting is one changed import."""
 
-from hyper_parallel.tensor.experimental import implicit_replication, local_map
-from hyper_parallel.tensor.parallel.module import (
+from hyper_parallel.modules.parallelize import (
     distribute_module,
     loss_parallel,
     parallelize_module,
 )
-from hyper_parallel.tensor.parallel.style import (
+from hyper_parallel.modules.style import (
     ColwiseParallel,
     ParallelStyle,
     PrepareModuleInput,
@@ -15,6 +14,7 @@ from hyper_parallel.tensor.parallel.style import (
     RowwiseParallel,
     SequenceParallel,
 )
+from hyper_parallel.tensor.experimental import implicit_replication, local_map
 
 __all__ = [
     "ColwiseParallel",

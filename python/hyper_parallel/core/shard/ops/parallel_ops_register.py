@@ -1,6 +1,6 @@
 """The registry of distributed ops under the path that programs for HyperParallel import it from."""
 
-from hyper_parallel.distributed_op import (
+from hyper_parallel.own_ops.distributed_op import (
     get_distributed_op,
     register_distributed_op,
     unregister_distributed_op,

@@ -1,0 +1,200 @@
+#include "hyper_parallel/rules/build/make.h"
+
+#include <algorithm>
+
+#include "hyper_parallel/core/text.h"
+#include "hyper_parallel/rules/engine/state.h"
+
+namespace hyper_parallel::rules {
+
+ConcreteRule start(const Call& call) {
+  ConcreteRule rule;
+  rule.inputs.reserve(call.inputs.size());
+  for (const Operand& o : call.inputs) {
+    rule.inputs.push_back(whole(o.meta.sizes));
+    rule.inputs.back().present = o.present;
+  }
+  return rule;
+}
+
+int add_factor(ConcreteRule& rule, std::string name, std::int64_t size, FactorKind kind) {
+  Factor f;
+  f.name = std::move(name);
+  f.size = size;
+  f.kind = kind;
+  rule.factors.push_back(std::move(f));
+  return static_cast<int>(rule.factors.size()) - 1;
+}
+
+TensorMap whole(Shape sizes) {
+  TensorMap map;
+  map.dims.resize(sizes.size());
+  map.sizes = std::move(sizes);
+  return map;
+}
+
+TensorMap like(const TensorMap& map) {
+  TensorMap out = whole(map.sizes);
+  out.dims = map.dims;
+  return out;
+}
+
+ConcreteRule start_moving(const Call& call, bool view) {
+  check_count(call, 1, 1);
+  ConcreteRule rule = start(call);
+  rule.inputs[0].linear = true;
+  rule.partial = PartialRule::any;
+  rule.aliases = view;
+  return rule;
+}
+
+std::vector<int> spread(ConcreteRule& rule, std::size_t input) {
+  std::vector<int> out;
+  const Shape sizes = rule.inputs[input].sizes;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    out.push_back(sizes[d] == 1 ? -1 : add_factor(rule, "d" + std::to_string(d), sizes[d]));
+    put(rule.inputs[input], d, out.back());
+  }
+  return out;
+}
+
+void put(TensorMap& map, std::size_t dim, int factor) {
+  if (factor >= 0) map.dims[dim].push_back(factor);
+}
+
+void block(ConcreteRule& rule, int factor) {
+  if (factor >= 0) rule.factors[static_cast<std::size_t>(factor)].kind = FactorKind::blocked;
+}
+
+void keep_whole(ConcreteRule& rule, TensorMap& out, const std::vector<int>& factors, int d) {
+  block(rule, factors[static_cast<std::size_t>(d)]);
+  out.dims[static_cast<std::size_t>(d)].clear();
+}
+
+bool has_word(Words words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+int check_dim(const Call& call, std::int64_t dim, int ndim) {
+  const std::int64_t range = std::max(ndim, 1);
+  if (dim < -range || dim >= range) {
+    throw UsageError(Message("HP-S004", call.op + ": dim " + std::to_string(dim) +
+                                            " is out of range for a tensor of " +
+                                            std::to_string(ndim) + " dims"));
+  }
+  return static_cast<int>(dim < 0 ? dim + range : dim);
+}
+
+int dim_of(const Call& call, std::string_view name, std::int64_t otherwise, int ndim) {
+  return check_dim(call, call.integer(name, otherwise), ndim);
+}
+
+std::vector<int> dims_of(const Call& call, std::string_view name, int ndim) {
+  std::vector<int> out;
+  for (std::int64_t dim : call.integers(name)) out.push_back(check_dim(call, dim, ndim));
+  std::sort(out.begin(), out.end());
+  if (std::adjacent_find(out.begin(), out.end()) != out.end()) {
+    throw UsageError(Message("HP-S004", call.op + ": a dim is listed twice")
+                         .fact(name, hyper_parallel::to_string(call.integers(name))));
+  }
+  if (out.empty()) {
+    for (int d = 0; d < ndim; ++d) out.push_back(d);
+  }
+  if (ndim == 0) out.clear();
+  return out;
+}
+
+void check_count(const Call& call, std::size_t least, std::size_t most) {
+  if (call.inputs.size() >= least && call.inputs.size() <= most) return;
+  std::string wanted = std::to_string(least);
+  if (most != least) wanted += " to " + std::to_string(most);
+  throw UsageError(Message("HP-S001", call.op + ": wrong number of operands")
+                       .fact("needed", wanted)
+                       .fact("given", std::to_string(call.inputs.size())));
+}
+
+void check_ndim(const Call& call, std::size_t input, std::size_t ndim) {
+  const Shape& sizes = call.inputs[input].meta.sizes;
+  if (sizes.size() == ndim) return;
+  throw UsageError(Message("HP-S003", place(call, input) + " has " + std::to_string(sizes.size()) +
+                                          " dims, not " + std::to_string(ndim))
+                       .fact("sizes", hyper_parallel::to_string(sizes)));
+}
+
+void throw_sizes(const Call& call, std::size_t input, std::size_t dim, std::int64_t size,
+                 std::int64_t wanted, std::string_view what) {
+  throw UsageError(Message("HP-S002", place(call, input) + ": dim " + std::to_string(dim) +
+                                          " has size " + std::to_string(size) + ", " +
+                                          std::string(what) + " has " + std::to_string(wanted))
+                       .fact("sizes", hyper_parallel::to_string(call.inputs[input].meta.sizes)));
+}
+
+Shape broadcast_shape(const Call& call, std::span<const std::size_t> inputs) {
+  std::size_t ndim = 0;
+  for (std::size_t i : inputs) {
+    if (call.inputs[i].present) ndim = std::max(ndim, call.inputs[i].meta.sizes.size());
+  }
+  Shape out(ndim, 1);
+  for (std::size_t i : inputs) {
+    if (!call.inputs[i].present) continue;
+    const Shape& sizes = call.inputs[i].meta.sizes;
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      std::int64_t& o = out[ndim - sizes.size() + d];
+      if (sizes[d] == 1 || sizes[d] == o) continue;
+      if (o != 1) throw_sizes(call, i, d, sizes[d], o, "the result");
+      o = sizes[d];
+    }
+  }
+  return out;
+}
+
+bool is_integral(DType dtype) {
+  switch (dtype) {
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool to_integral(const Call& call) {
+  const auto it = call.attrs.find("dtype");
+  if (it == call.attrs.end()) return false;
+  if (const auto* name = std::get_if<std::string>(&it->second)) {
+    return is_integral(parse_dtype(*name));
+  }
+  const auto* code = std::get_if<std::int64_t>(&it->second);
+  if (code == nullptr) return false;
+  // c10::ScalarType: 0-4 are u8 i8 i16 i32 i64, 11 bool, 27-29 u16 u32 u64. Source: torch 2.13.
+  return (*code >= 0 && *code <= 4) || *code == 11 || (*code >= 27 && *code <= 29);
+}
+
+bool is_number(const Call& call, std::string_view name, double value) {
+  const auto it = call.attrs.find(name);
+  if (it == call.attrs.end()) return false;
+  if (const auto* d = std::get_if<double>(&it->second)) return *d == value;
+  if (const auto* i = std::get_if<std::int64_t>(&it->second)) {
+    return static_cast<double>(*i) == value;
+  }
+  if (const auto* b = std::get_if<bool>(&it->second)) return (*b ? 1.0 : 0.0) == value;
+  return false;
+}
+
+bool is_text(const Call& call, std::string_view name, std::string_view value) {
+  const auto it = call.attrs.find(name);
+  const auto* text = it == call.attrs.end() ? nullptr : std::get_if<std::string>(&it->second);
+  return text != nullptr && *text == value;
+}
+
+std::int64_t product(std::span<const std::int64_t> sizes) {
+  std::int64_t out = 1;
+  for (std::int64_t s : sizes) out *= s;
+  return out;
+}
+
+}  // namespace hyper_parallel::rules

@@ -1,0 +1,177 @@
+#include "hyper_parallel/rules/engine/state.h"
+
+#include <numeric>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
+#include "hyper_parallel/rules/handlers.h"
+
+namespace hyper_parallel::rules {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+void check_layout(const Call& call, std::size_t input) {
+  const Operand& o = call.inputs[input];
+  const Layout* layout = o.layout;
+  if (layout->mesh() != call.mesh) {
+    throw UsageError(Message("HP-S020", place(call, input) + " lies on another mesh")
+                         .fact("mesh of the call", call.mesh->to_string())
+                         .fact("mesh of the operand", layout->mesh()->to_string())
+                         .hint("redistribute it to one mesh first"));
+  }
+  const int ndim = static_cast<int>(o.meta.sizes.size());
+  if (layout->max_dim() >= ndim) {
+    throw UsageError(Message("HP-S021", place(call, input) + " is split on dim " +
+                                            std::to_string(layout->max_dim()) + " but has " +
+                                            std::to_string(ndim) + " dims")
+                         .fact("operand", to_string(o.meta, layout)));
+  }
+  for (const Split& s : layout->splits()) {
+    if (s.segments.empty()) continue;
+    const auto sum = std::accumulate(s.segments.begin(), s.segments.end(), std::int64_t{0});
+    if (sum == o.meta.sizes[at(s.dim)]) continue;
+    throw UsageError(Message("HP-S022", place(call, input) + ": the segments of dim " +
+                                            std::to_string(s.dim) + " sum to " +
+                                            std::to_string(sum) + ", its size is " +
+                                            std::to_string(o.meta.sizes[at(s.dim)]))
+                         .fact("operand", to_string(o.meta, layout)));
+  }
+}
+
+void read_splits(const ConcreteRule& rule, const TensorMap& map, OperandState& state) {
+  for (const Split& s : state.layout->splits()) {
+    Reading reading = decompose(rule, map, s, state.layout->mesh());
+    for (int axis : s.axes) state.axes[at(axis)].kind = Has::Kind::foreign;
+    for (const auto& [factor, cut] : reading.cuts) {
+      for (int axis : cut.axes) {
+        state.axes[at(axis)] = {
+            .kind = Has::Kind::factor, .factor = factor, .recut = !reading.exact};
+      }
+      if (reading.exact) state.cuts.emplace_back(factor, cut);
+    }
+  }
+}
+
+}  // namespace
+
+std::string place(const Call& call, std::size_t input) {
+  const std::string& name = call.inputs[input].name;
+  return call.op + ": operand " + (name.empty() ? std::to_string(input) : "\"" + name + "\"");
+}
+
+double OperandState::bytes_without(int axis) const {
+  double out = bytes;
+  for (int other = 0; other < static_cast<int>(axes.size()); ++other) {
+    const Has::Kind kind = axes[at(other)].kind;
+    if (other == axis || kind == Has::Kind::whole || kind == Has::Kind::partial) continue;
+    out /= layout->mesh()->size(other);
+  }
+  return out;
+}
+
+std::vector<OperandState> read_operands(const ConcreteRule& rule, const Call& call) {
+  check_internal(call.inputs.size() == rule.inputs.size(),
+                 call.op + ": the rule has " + std::to_string(rule.inputs.size()) + " operands");
+  std::vector<OperandState> out(call.inputs.size());
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Operand& o = call.inputs[i];
+    if (!o.present) continue;
+    OperandState& state = out[i];
+    state.bytes = static_cast<double>(o.meta.bytes());
+    state.axes.resize(at(call.mesh->ndim()));
+    if (o.layout == nullptr) {
+      state.layout = Layout::replicated(call.mesh);
+      continue;
+    }
+    state.layout = o.layout;
+    check_layout(call, i);
+    for (int axis = 0; axis < call.mesh->ndim(); ++axis) {
+      const Placement p = o.layout->placement(axis);
+      if (p.is_partial()) state.axes[at(axis)] = {.kind = Has::Kind::partial, .op = p.op()};
+    }
+    read_splits(rule, rule.inputs[i], state);
+  }
+  return out;
+}
+
+bool holds(const TensorMap& map, int factor) {
+  for (const auto& dim : map.dims) {
+    for (int f : dim) {
+      if (f == factor) return true;
+    }
+  }
+  return false;
+}
+
+Need need(const ConcreteRule& rule, int input, const Has& has, const AxisChoice& choice) {
+  const TensorMap& map = rule.inputs[at(input)];
+  if (map.shape_only) return {.kind = Need::Kind::own};
+  if (choice.kind == AxisChoice::Kind::factor) {
+    const Factor& factor = rule.factors[at(choice.factor)];
+    if (holds(map, choice.factor)) return {.kind = Need::Kind::factor, .factor = choice.factor};
+    if (map.addend && factor.kind == FactorKind::reduce) {
+      const bool same = has.kind == Has::Kind::partial && has.op == factor.reduce;
+      if (same) return {.kind = Need::Kind::partial, .op = has.op};
+      return {.kind = Need::Kind::whole, .masked = true};
+    }
+  }
+  if (choice.kind == AxisChoice::Kind::partial) {
+    if (choice.partial_in[at(input)] != 0) return {.kind = Need::Kind::partial, .op = choice.op};
+    return {.kind = Need::Kind::whole, .masked = map.addend && choice.op == ReduceOp::sum};
+  }
+  return {};
+}
+
+std::optional<double> price(const Has& has, const Need& need, int ranks, double bytes) {
+  const double n = ranks;
+  const double gather = (n - 1) / n * bytes;
+  switch (need.kind) {
+    case Need::Kind::own:
+      return 0;
+    case Need::Kind::partial:
+      if (has.kind == Has::Kind::partial && has.op == need.op) return 0;
+      if (has.kind == Has::Kind::whole && need.op == ReduceOp::sum) return 0;
+      return std::nullopt;
+    case Need::Kind::whole:
+      if (has.kind == Has::Kind::whole) return 0;
+      return has.kind == Has::Kind::partial ? 2 * gather : gather;
+    case Need::Kind::factor:
+      if (has.kind == Has::Kind::whole) return 0;
+      if (has.kind == Has::Kind::partial) return gather;
+      if (has.kind == Has::Kind::factor && has.factor == need.factor && !has.recut) return 0;
+      return gather / n;
+  }
+  return std::nullopt;
+}
+
+double handler_price(const ConcreteRule& rule, const Call& call,
+                     const std::vector<OperandState>& states, int axis, const AxisChoice& choice) {
+  if (choice.kind != AxisChoice::Kind::factor) return 0;
+  const std::string& name = rule.factors[at(choice.factor)].handler;
+  if (name.empty()) return 0;
+  const HandlerInfo& handler = find_handler(name);
+  if (handler.bytes == nullptr) return 0;
+  // What else is cut makes the statistics smaller by the same share as the operand.
+  double share = 1;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    if (states[i].layout == nullptr || !holds(rule.inputs[i], choice.factor)) continue;
+    if (states[i].bytes > 0) share = states[i].bytes_without(axis) / states[i].bytes;
+    break;
+  }
+  return share * handler.bytes(rule, call, choice.factor, call.mesh->size(axis));
+}
+
+Call part_call(const Call& call, const Part& part) {
+  Call out;
+  out.op = call.op;
+  out.mesh = call.mesh;
+  out.attrs = call.attrs;
+  for (int i : part.inputs) {
+    out.inputs.push_back(call.inputs[at(i)]);
+    out.list_lengths.push_back(-1);
+  }
+  return out;
+}
+
+}  // namespace hyper_parallel::rules

@@ -1,0 +1,89 @@
+// Internal to the engine: what operands have, what a choice needs, and the layouts that follow.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hyper_parallel/rules/engine/cut.h"
+
+namespace hyper_parallel::rules {
+
+/// What one operand has on one mesh axis, in the words of the rule.
+struct Has {
+  enum class Kind : std::uint8_t {
+    whole,
+    factor,   // cut along `factor`
+    partial,  // P(op)
+    foreign,  // cut in a way that no factor of the rule means
+  };
+  Kind kind = Kind::whole;
+  int factor = -1;
+  ReduceOp op = ReduceOp::sum;
+  bool recut = false;  // kind factor: along it, but with other boundaries
+};
+
+struct OperandState {
+  const Layout* layout = nullptr;  // null: absent. A plain tensor is replicated
+  std::vector<Has> axes;
+  std::vector<std::pair<int, FactorCut>> cuts;
+  double bytes = 0;  // of the whole tensor
+
+  /// Bytes a rank would hold if `axis` were R.
+  double bytes_without(int axis) const;
+};
+
+/// Read all operands. Throws UsageError: another mesh, a split dim that the tensor lacks, segments
+/// that do not sum to the dim.
+std::vector<OperandState> read_operands(const ConcreteRule& rule, const Call& call);
+
+/// What `choice` asks of operand `input` on one axis.
+struct Need {
+  enum class Kind : std::uint8_t { whole, factor, partial, own };
+  Kind kind = Kind::whole;
+  int factor = -1;
+  ReduceOp op = ReduceOp::sum;
+  bool masked = false;  // the addend must be kept on one rank
+};
+Need need(const ConcreteRule& rule, int input, const Has& has, const AxisChoice& choice);
+
+/// Bytes a rank moves to bring an operand from `has` to `need` over `ranks` ranks; nothing if that
+/// is not allowed (R -> P(max)). `bytes` is what a rank would hold with the axis R.
+std::optional<double> price(const Has& has, const Need& need, int ranks, double bytes);
+
+/// The layouts that a full set of choices gives.
+struct Assembled {
+  std::vector<const Layout*> inputs;
+  std::vector<const Layout*> outputs;
+  std::string handler;
+  double extra = 0;  // bytes for boundaries and orders that must change beside the axes' prices
+};
+
+/// Nothing if there are no such layouts, an operand that is written in place would change, some
+/// rank would get nothing where that is not allowed, or two handlers meet; `why` then says which.
+/// `wanted` (one a factor, or empty) fixes orders, blocks and segments.
+std::optional<Assembled> assemble(const ConcreteRule& rule, const Call& call,
+                                  const std::vector<OperandState>& states,
+                                  std::span<const AxisChoice> choices,
+                                  const std::vector<FactorCut>& wanted = {},
+                                  std::string* why = nullptr);
+
+/// The full answer for assembled layouts: sizes, changes with reasons, bytes.
+Inference finish(const ConcreteRule& rule, const Call& call,
+                 const std::vector<OperandState>& states, std::span<const AxisChoice> choices,
+                 Assembled assembled);
+
+/// The price of the handlers that `choice` brings on `axis`.
+double handler_price(const ConcreteRule& rule, const Call& call,
+                     const std::vector<OperandState>& states, int axis, const AxisChoice& choice);
+
+/// True if `map` has a dim made of `factor`.
+bool holds(const TensorMap& map, int factor);
+
+/// The call that a part of a list op stands for.
+Call part_call(const Call& call, const Part& part);
+
+/// "aten::mm: operand self" for error texts.
+std::string place(const Call& call, std::size_t input);
+
+}  // namespace hyper_parallel::rules

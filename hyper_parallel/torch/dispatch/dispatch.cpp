@@ -1,0 +1,171 @@
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <utility>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/torch/dispatch/frame.h"
+#include "hyper_parallel/torch/dispatch/random.h"
+#include "hyper_parallel/torch/tensor/bridge.h"
+
+namespace hyper_parallel::torch_layer {
+namespace {
+
+std::uint64_t hash_of(const PlanKey& key) {
+  std::uint64_t h = 0x9e3779b97f4a7c15ULL;
+  for (std::uint64_t word : key) {
+    h = (h ^ word) * 0xff51afd7ed558ccdULL;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
+thread_local bool skip = false;
+
+/// Replace each tensor argument, members of lists too, by `change(tensor, argument)`.
+template <class F>
+void replace_tensors(Frame& f, F change) {
+  for (std::size_t i = 0; i < f.count(); ++i) {
+    const OpInfo::Argument& a = f.info.arguments[i];
+    c10::IValue& v = f.argument(i);
+    if (a.tensor) {
+      if (v.isTensor() && v.toTensor().defined()) v = change(v.toTensor(), a);
+    } else if (a.list && v.isTensorList()) {
+      c10::List<at::Tensor> all;
+      for (const at::Tensor& t : v.toTensorVector()) all.push_back(change(t, a));
+      v = std::move(all);
+    } else if (a.list && !v.isNone()) {
+      c10::List<std::optional<at::Tensor>> some;
+      for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector()) {
+        some.push_back(t && t->defined() ? std::optional<at::Tensor>(change(*t, a)) : t);
+      }
+      v = std::move(some);
+    }
+  }
+}
+
+/// A plain tensor is written with DTensor values (`zeros.scatter_add_(0, i, x)`): the operands
+/// cross the border whole, the plain tensor stays plain and equal on all ranks.
+void run_on_plain(Frame& f) {
+  replace_tensors(f, [&](const at::Tensor& t, const OpInfo::Argument& a) {
+    if (!is_dtensor(t)) return t;
+    if (a.written) {
+      throw UsageError(
+          Message("HP-D013", f.info.name + ": plain and distributed tensors written together")
+              .fact("tensor", describe(t)));
+    }
+    return to_local(t, Layout::replicated(impl_of(t)->layout()->mesh()));
+  });
+  f.op.callBoxed(f.stack);
+}
+
+/// The op runs on this rank's parts. What it writes stays in the wrapper, other results are plain.
+void run_on_locals(Frame& f) {
+  c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 4> written;  // part, wrapper
+  replace_tensors(f, [&](const at::Tensor& t, const OpInfo::Argument& a) {
+    if (!is_dtensor(t)) return t;
+    const at::Tensor local = local_for_use(t);
+    if (a.written) written.emplace_back(local, t);
+    return local;
+  });
+  f.op.callBoxed(f.stack);
+  for (const auto& [local, wrapper] : written) {
+    refresh(wrapper, local, impl_of(wrapper)->layout(), wrapper.sizes());
+    const std::size_t first = f.stack->size() - f.info.written_return.size();
+    for (std::size_t r = first; r < f.stack->size(); ++r) {
+      c10::IValue& v = (*f.stack)[r];
+      if (v.isTensor() && v.toTensor().is_same(local)) v = wrapper;
+    }
+  }
+}
+
+// Run the code that an op is made of. Some read memory (lengths in a tensor): these run whole.
+void decompose(Frame& f) {
+  const auto first = f.stack->begin() + static_cast<std::ptrdiff_t>(f.base);
+  const torch::jit::Stack arguments(first, f.stack->end());
+  try {
+    f.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *f.stack);
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    if (f.info.writes || text.find("that doesn't have storage") == std::string::npos) throw;
+    f.stack->resize(f.base);
+    f.stack->insert(f.stack->end(), arguments.begin(), arguments.end());
+    dispatch(f);
+  }
+}
+
+// Inside torch.func's transforms an op would run on parts whose wrapper the transform cannot see:
+// tangents would be lost without a word. Below the last transform nothing is included any more.
+void check_no_transform(const Frame& f) {
+  constexpr auto kFront = c10::DispatchKey::FuncTorchDynamicLayerFrontMode;
+  if (!c10::impl::tls_is_dispatch_key_included(kFront)) return;
+  throw UnsupportedError(
+      Message("HP-D017", f.info.name + ": a transform of torch.func does not see into this DTensor")
+          .hint("loss.backward() or torch.autograd.functional; torch.func.grad takes DTensors that "
+                "are arguments of its function"));
+}
+
+void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const OpInfo& info = op_info(op);
+  Frame frame(op, info, stack);
+  check_no_transform(frame);
+  if (skip) return run_on_locals(frame);
+  switch (info.kind) {
+    case OpInfo::Kind::special:
+      info.special(frame);
+      return;
+    case OpInfo::Kind::transparent: {
+      c10::impl::ExcludeDispatchKeyGuard guard(kDTensorKey);
+      op.callBoxed(stack);
+      return;
+    }
+    case OpInfo::Kind::decompose:
+      decompose(frame);
+      return;
+    case OpInfo::Kind::rule:
+    case OpInfo::Kind::unknown:
+      dispatch(frame);
+      return;
+  }
+}
+
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  at_border([&] { route(op, stack); });
+}
+
+}  // namespace
+
+bool set_skip(bool value) { return std::exchange(skip, value); }
+
+void dispatch(Frame& frame) {
+  Operands operands;
+  PlanKey key;
+  read_call(frame, operands, key);
+  if (operands.mesh == nullptr) {
+    throw UnsupportedError(
+        Message("HP-D014", frame.info.name + ": a DTensor stands where tensors cannot be found")
+            .hint("to_local() or full_tensor() first"));
+  }
+  PlanCache& cache = PlanCache::of_thread();
+  const std::uint64_t hash = hash_of(key);
+  const OpPlan* plan = cache.find(key, hash);
+  if (plan == nullptr) {
+    ++cache.misses;
+    plan = cache.insert(key, hash, make_plan(frame, operands));
+  } else {
+    ++cache.hits;
+  }
+  if (plan->plain_write) {
+    run_on_plain(frame);
+  } else if (plan->inference.random) {
+    run_random(frame, *plan, operands);
+  } else {
+    run_plan(frame, *plan, operands);
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, HP_DISPATCH_KEY, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+}  // namespace hyper_parallel::torch_layer

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+#include "hyper_parallel/torch/dispatch/op_info.h"
+#include "hyper_parallel/torch/dispatch/plan_cache.h"
+
+namespace hyper_parallel::torch_layer {
+
+/// One intercepted call: the op and its arguments on the stack.
+struct Frame {
+  const c10::OperatorHandle& op;
+  const OpInfo& info;
+  torch::jit::Stack* stack;
+  std::size_t base;  // where the arguments begin
+
+  Frame(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack)
+      : op(op), info(info), stack(stack), base(stack->size() - info.arguments.size()) {}
+
+  c10::IValue& argument(std::size_t i) const { return (*stack)[base + i]; }
+  std::size_t count() const { return info.arguments.size(); }
+};
+
+/// The tensor operands of a call, lists flattened; undefined tensors stand for absent ones.
+struct Operands {
+  c10::SmallVector<at::Tensor, 8> tensors;
+  c10::SmallVector<int, 8> argument;  // which argument each one comes from
+  const Mesh* mesh = nullptr;
+  bool plain_write = false;  // a plain tensor would be written
+};
+
+/// Policies of a thread.
+enum class Policy : std::uint8_t { automatic, strict };
+Policy policy();
+void set_policy(Policy policy);
+
+/// While true, ops on this thread take the parts of DTensors and give plain tensors
+/// (SkipDTensorDispatch). Returns what was set before.
+bool set_skip(bool value);
+
+/// Collect the operands and the key of the plan. Throws UsageError if DTensors lie on different
+/// meshes.
+void read_call(const Frame& frame, Operands& operands, PlanKey& key);
+
+/// Infer and price: the slow path of a call that was not seen before.
+std::unique_ptr<OpPlan> make_plan(const Frame& frame, const Operands& operands);
+
+/// Whether the result of the call will need a graph.
+bool wants_grad(const Operands& operands);
+
+/// True for a number that is 0. The key of a plan tells such numbers from others, and no more.
+bool is_zero(const c10::IValue& v);
+
+/// The call as rules see it. Plain tensors have no layout.
+rules::Call make_call(const Frame& frame, const Operands& operands);
+
+/// The plan of a call whose strategy is chosen; `make_plan` above takes the cheapest, the verifier
+/// each one.
+std::unique_ptr<OpPlan> make_plan(const Frame& frame, const Operands& operands,
+                                  const rules::Call& call, rules::Inference inference);
+
+/// Run `plan` and leave wrapped results on the stack.
+void run_plan(Frame& frame, const OpPlan& plan, Operands& operands);
+
+/// The whole path: read, find or make the plan, run it.
+void dispatch(Frame& frame);
+
+}  // namespace hyper_parallel::torch_layer

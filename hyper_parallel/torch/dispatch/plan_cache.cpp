@@ -1,0 +1,58 @@
+#include "hyper_parallel/torch/dispatch/plan_cache.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "hyper_parallel/torch/ranks/ranks.h"
+
+namespace hyper_parallel::torch_layer {
+namespace {
+
+std::atomic<std::uint64_t> plans_generation{1};
+
+}  // namespace
+
+PlanCache& PlanCache::of_thread() {
+  thread_local PlanCache cache;
+  const std::uint64_t now =
+      (context_generation() << 20) + plans_generation.load(std::memory_order_acquire);
+  if (cache.generation_ != now) {
+    cache.clear();
+    cache.generation_ = now;
+  }
+  return cache;
+}
+
+const OpPlan* PlanCache::find(const PlanKey& key, std::uint64_t hash) const {
+  for (std::size_t i = hash & (kSlots - 1); slots_[i] != nullptr; i = (i + 1) & (kSlots - 1)) {
+    const Entry& e = *slots_[i];
+    if (e.hash == hash && e.key.size() == key.size() &&
+        std::memcmp(e.key.data(), key.data(), key.size() * sizeof(key[0])) == 0) {
+      return e.plan.get();
+    }
+  }
+  return nullptr;
+}
+
+const OpPlan* PlanCache::insert(const PlanKey& key, std::uint64_t hash,
+                                std::unique_ptr<OpPlan> plan) {
+  if (count_ >= kLimit) clear();
+  std::size_t i = hash & (kSlots - 1);
+  while (slots_[i] != nullptr) i = (i + 1) & (kSlots - 1);
+  slots_[i] = std::make_unique<Entry>(Entry{hash, key, std::move(plan)});
+  ++count_;
+  return slots_[i]->plan.get();
+}
+
+void PlanCache::clear() {
+  retired_.clear();
+  for (auto& slot : slots_) {
+    if (slot) retired_.push_back(std::move(slot->plan));
+    slot.reset();
+  }
+  count_ = 0;
+}
+
+void forget_plans() { plans_generation.fetch_add(1, std::memory_order_acq_rel); }
+
+}  // namespace hyper_parallel::torch_layer

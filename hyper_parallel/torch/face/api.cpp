@@ -1,0 +1,233 @@
+#include "hyper_parallel/torch/face/api.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
+#include "hyper_parallel/torch/comm/collective_ops.h"
+#include "hyper_parallel/torch/local/region.h"
+#include "hyper_parallel/torch/ranks/coordinate.h"
+#include "hyper_parallel/torch/tensor/bridge.h"
+
+namespace hyper_parallel {
+namespace {
+
+using torch_layer::impl_of;
+using torch_layer::is_dtensor;
+
+void check_dims(const Layout* layout, std::int64_t ndim) {
+  if (layout->max_dim() < ndim) return;
+  throw UsageError(Message("HP-L005", "shard dim " + std::to_string(layout->max_dim()) +
+                                          " is out of range for a tensor of " +
+                                          std::to_string(ndim) + " dims")
+                       .fact("layout", to_string_with_mesh(layout)));
+}
+
+void check_dtensor(const at::Tensor& t, const char* what) {
+  if (is_dtensor(t)) return;
+  throw UsageError(Message("HP-D020", std::string(what) + " needs a DTensor")
+                       .fact("given", torch_layer::describe(t))
+                       .hint("distribute_tensor(tensor, mesh, placements) makes one"));
+}
+
+// The global length of each split dim: the sum over the ranks that cut it.
+Shape gather_sizes(const at::Tensor& local, const Layout* layout) {
+  Shape sizes(local.sizes().begin(), local.sizes().end());
+  for (const Split& split : layout->splits()) {
+    auto& size = sizes[static_cast<std::size_t>(split.dim)];
+    size = torch_layer::sum_over_axes(size, layout->mesh(), split.axes);
+  }
+  return sizes;
+}
+
+// The global sizes, given or found, if this rank's part fits them.
+Shape fitted_sizes(const char* what, const at::Tensor& local, const Layout* layout,
+                   const std::optional<Shape>& given = std::nullopt) {
+  check_dims(layout, local.dim());
+  const Shape sizes = given ? *given : gather_sizes(local, layout);
+  const Shape want = local_shape(layout, sizes, torch_layer::my_coordinate(layout->mesh()));
+  if (!std::equal(want.begin(), want.end(), local.sizes().begin(), local.sizes().end())) {
+    throw UsageError(
+        Message("HP-D022", std::string(what) + ": the local shape does not fit the layout")
+            .fact("local", to_string(Shape(local.sizes().begin(), local.sizes().end())))
+            .fact("expected", to_string(want))
+            .fact("global", to_string(sizes) + " on " + to_string_with_mesh(layout))
+            .hint("chunk i of n holds ceil(size / n) rows, the last ones fewer or none"));
+  }
+  return sizes;
+}
+
+void check_layouts(const char* side, std::size_t given, std::size_t needed) {
+  if (given == needed) return;
+  throw UsageError(Message("HP-F005", std::string("custom_shard: ") + std::to_string(given) +
+                                          " layouts for " + std::to_string(needed) + " " + side));
+}
+
+const Mesh* mesh_of(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& t : tensors) {
+    if (is_dtensor(t)) return impl_of(t)->layout()->mesh();
+  }
+  return nullptr;
+}
+
+at::Tensor part_of(const at::Tensor& t, const Layout* layout, const Mesh* mesh) {
+  if (!is_dtensor(t)) {
+    if (layout != nullptr) check_dtensor(t, "custom_shard: an input with a layout");
+    return torch_layer::border_in(t, mesh);
+  }
+  return torch_layer::local_for_use(layout == nullptr ? t : redistribute(t, layout));
+}
+
+}  // namespace
+
+at::Tensor distribute_tensor(const at::Tensor& tensor, const Layout* layout,
+                             std::optional<int> source_rank) {
+  if (is_dtensor(tensor)) return redistribute(tensor, layout);
+  check_dims(layout, tensor.dim());
+  const Layout* whole = Layout::replicated(layout->mesh());
+  (void)torch_layer::my_coordinate(layout->mesh());
+  if (tensor.requires_grad() && !tensor.is_leaf()) {
+    return redistribute(torch_layer::from_local(tensor, whole, tensor.sizes()), layout);
+  }
+  at::Tensor value;
+  {
+    at::NoGradGuard no_grad;
+    value = tensor.detach();
+    if (source_rank && layout->mesh()->size() > 1) {
+      value = torch_layer::broadcast(value, layout->mesh(), *source_rank);
+    }
+    const at::Tensor part = torch_layer::move(value, whole, layout, tensor.sizes());
+    // A part that aliases the caller's tensor would change with it. Wrappers of torch.func have no
+    // storage to compare.
+    const bool apart = part.has_storage() && !part.is_same(value) && !part.is_alias_of(tensor);
+    value = apart ? part : part.clone();
+  }
+  at::Tensor out = torch_layer::wrap(value, layout, tensor.sizes());
+  if (tensor.requires_grad()) out.set_requires_grad(true);
+  return out;
+}
+
+at::Tensor from_local(const at::Tensor& local, const Layout* layout, std::optional<Shape> sizes,
+                      const Layout* grad_layout) {
+  if (is_dtensor(local)) {
+    throw UsageError(Message("HP-D021", "from_local takes a plain tensor")
+                         .fact("given", torch_layer::describe(local))
+                         .hint("redistribute() changes the layout of a DTensor"));
+  }
+  return torch_layer::from_local(local, layout, fitted_sizes("from_local", local, layout, sizes),
+                                 grad_layout);
+}
+
+at::Tensor to_local(const at::Tensor& t, const Layout* grad_layout) {
+  check_dtensor(t, "to_local");
+  return torch_layer::to_local(t, nullptr, grad_layout);
+}
+
+at::Tensor full_tensor(const at::Tensor& t, const Layout* grad_layout) {
+  check_dtensor(t, "full_tensor");
+  return torch_layer::to_local(t, Layout::replicated(impl_of(t)->layout()->mesh()), grad_layout);
+}
+
+at::Tensor redistribute(const at::Tensor& t, const Layout* layout) {
+  check_dtensor(t, "redistribute");
+  check_dims(layout, t.dim());
+  const Layout* from = impl_of(t)->layout();
+  if (from == layout) return t;
+  at::Tensor local = torch_layer::local_for_use(t);
+  at::Tensor out = torch_layer::move(local, from, layout, t.sizes());
+  if (out.is_same(local)) out = out.alias();
+  at::Tensor wrapped = torch_layer::wrap(std::move(out), layout, t.sizes());
+  impl_of(wrapped)->copied_view = false;
+  return wrapped;
+}
+
+at::Tensor reduce_partial(const at::Tensor& t) {
+  check_dtensor(t, "reduce_partial");
+  return redistribute(t, impl_of(t)->layout()->reduced());
+}
+
+const Layout* layout_of(const at::Tensor& t) {
+  check_dtensor(t, "layout");
+  return impl_of(t)->layout();
+}
+
+std::vector<at::Tensor> custom_shard(const LocalFunction& fn, const std::vector<at::Tensor>& inputs,
+                                     const std::vector<const Layout*>& out_layouts,
+                                     const std::vector<const Layout*>& in_layouts) {
+  const Mesh* mesh = mesh_of(inputs);
+  if (mesh == nullptr) return fn(inputs);
+  if (!in_layouts.empty()) check_layouts("inputs", in_layouts.size(), inputs.size());
+  std::vector<at::Tensor> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    parts.push_back(part_of(inputs[i], in_layouts.empty() ? nullptr : in_layouts[i], mesh));
+  }
+  const std::uint64_t since = torch_layer::graph_mark();
+  const std::vector<at::Tensor> entered = torch_layer::enter_region(parts, mesh);
+  std::vector<at::Tensor> results = fn(entered);
+  check_layouts("results", out_layouts.size(), results.size());
+  if (at::GradMode::is_enabled() && torch_layer::reaches_outside(results, since)) {
+    throw UsageError(
+        Message("HP-F014",
+                "custom_shard: the function uses a tensor that requires grad and is none "
+                "of its inputs")
+            .hint("hand it in: its gradient would be this rank's part alone"));
+  }
+  std::vector<at::Tensor> ties;
+  if (const at::Tensor anchor = torch_layer::region_anchor(entered); anchor.defined()) {
+    ties.push_back(anchor);
+  }
+  results = torch_layer::leave_region(results, ties, /*forced=*/true, mesh);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Shape sizes = fitted_sizes("custom_shard", results[i], out_layouts[i]);
+    results[i] = torch_layer::wrap(results[i], out_layouts[i], sizes);
+  }
+  return results;
+}
+
+ValueAndGrad value_and_grad(const std::function<at::Tensor()>& fn,
+                            const std::vector<at::Tensor>& weights) {
+  std::vector<at::Tensor> before;
+  for (const at::Tensor& w : weights) {
+    if (!w.is_leaf() || !w.requires_grad()) {
+      throw UsageError(Message("HP-G010", "value_and_grad: a weight is no leaf that requires grad")
+                           .fact("weight", torch_layer::describe(w)));
+    }
+    before.push_back(w.grad());
+  }
+  ValueAndGrad out;
+  {
+    at::AutoGradMode with_grad(true);
+    out.value = fn();
+  }
+  if (!out.value.requires_grad()) {
+    throw UsageError(Message("HP-G014", "value_and_grad: the value has no gradient")
+                         .fact("value", torch_layer::describe(out.value)));
+  }
+  const auto set = [&](const std::vector<at::Tensor>& grads) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      weights[i].mutable_grad() = grads.empty() ? at::Tensor() : grads[i];
+    }
+  };
+  set({});
+  try {
+    torch::autograd::backward({out.value}, {at::ones_like(out.value)}, std::nullopt, false,
+                              weights);
+  } catch (...) {
+    set(before);
+    throw;
+  }
+  for (const at::Tensor& w : weights) {
+    out.grads.push_back(w.grad().defined() ? w.grad() : at::zeros_like(w));
+  }
+  set(before);
+  return out;
+}
+
+}  // namespace hyper_parallel

@@ -1,0 +1,255 @@
+#include "hyper_parallel/torch/tensor/bridge.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/mul.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
+#include "hyper_parallel/plan/redistribute.h"
+#include "hyper_parallel/torch/comm/redistribute.h"
+#include "hyper_parallel/torch/tensor/leaf_grads.h"
+
+namespace hyper_parallel::torch_layer {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+namespace impl = torch::autograd::impl;
+
+Shape shape_of(c10::IntArrayRef sizes) { return {sizes.begin(), sizes.end()}; }
+
+at::Tensor lock(const DTensorImpl::WeakImpl& weak) {
+  auto strong = weak.lock();
+  return strong.defined() ? at::Tensor(std::move(strong)) : at::Tensor();
+}
+
+/// Wrapper gradient -> local cotangent.
+struct DownNode final : Node {
+  DownNode(const Layout* layout, const at::Tensor& local)
+      : layout(layout), local(local.getIntrusivePtr()) {}
+
+  variable_list apply(variable_list&& grads) override {
+    const at::Tensor& g = grads[0];
+    if (!g.defined()) return {at::Tensor()};
+    at_border([&] { check_fresh(); });
+    const auto sizes = C10_AS_INTARRAYREF_SLOW(input_metadata(0).shape_as_dim_vector());
+    if (!is_dtensor(g)) {
+      return {convert_cotangent(g, Layout::replicated(layout->mesh()), layout->dual(), sizes)};
+    }
+    at::Tensor out =
+        convert_cotangent(local_for_use(g), impl_of(g)->layout(), layout->dual(), sizes);
+    // P(avg) is the mean of the ranks' values: each one's weight is 1 / n.
+    double weight = 1;
+    for (int axis = 0; axis < layout->mesh()->ndim(); ++axis) {
+      if (layout->placement(axis).is_partial(ReduceOp::avg)) weight /= layout->mesh()->size(axis);
+    }
+    return {weight == 1 ? out : at::mul(out, weight)};
+  }
+
+  // A write through a view rebases the local's history without the wrapper knowing.
+  void check_fresh() const {
+    if (superseded) return;
+    const at::Tensor now = lock(local);
+    if (!now.defined()) return;
+    if (impl::gradient_edge(now).function != next_edge(0).function) {
+      throw UsageError(
+          Message("HP-G002", "this DTensor was written through a view after its graph was made")
+              .fact("layout", layout->to_string())
+              .hint("call backward() on a result computed after the write"));
+    }
+  }
+
+  std::string name() const override { return "WrapperToLocal"; }
+
+  const Layout* layout;
+  DTensorImpl::WeakImpl local;
+  bool superseded = false;
+};
+
+/// Local cotangent -> wrapper gradient.
+struct UpNode final : Node {
+  UpNode(const Layout* layout, Shape sizes, DTensorImpl::WeakImpl leaf)
+      : layout(layout), sizes(std::move(sizes)), leaf(std::move(leaf)) {}
+
+  variable_list apply(variable_list&& grads) override {
+    if (!grads[0].defined()) return {at::Tensor()};
+    // Parts of DTensors are dense, also those of the gradient that a sparse embedding gives.
+    const bool dense = grads[0].layout() == at::kStrided;
+    at::Tensor out = wrap(dense ? grads[0] : grads[0].to_dense(), layout->dual(), sizes);
+    const at::Tensor target = lock(leaf);
+    if (target.defined()) expect_leaf_grad(target);
+    return {out};
+  }
+
+  std::string name() const override { return "LocalToWrapper"; }
+
+  const Layout* layout;
+  Shape sizes;
+  DTensorImpl::WeakImpl leaf;  // empty unless the wrapper is a leaf
+};
+
+void attach_down(const at::Tensor& t, const at::Tensor& local) {
+  auto node = c10::make_intrusive<DownNode>(impl_of(t)->layout(), local);
+  node->add_next_edge(impl::gradient_edge(local));
+  node->add_input_metadata(t);
+  impl_of(t)->down_node = node.get();
+  impl::set_gradient_edge(t, Edge(std::move(node), 0));
+}
+
+using torch::autograd::AutogradContext;
+
+// Layouts are interned and immortal: their addresses are kept in the node as integers.
+std::int64_t address(const Layout* layout) { return reinterpret_cast<std::int64_t>(layout); }
+const Layout* layout_at(const c10::IValue& v) { return reinterpret_cast<const Layout*>(v.toInt()); }
+
+struct FromLocal : torch::autograd::Function<FromLocal> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& local, std::int64_t from,
+                            std::int64_t to, std::vector<std::int64_t> sizes) {
+    ctx->saved_data["from"] = from;
+    ctx->saved_data["to"] = to;
+    ctx->saved_data["sizes"] = std::move(sizes);
+    return local.view_as(local);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    return {move(grads[0], layout_at(ctx->saved_data["from"]), layout_at(ctx->saved_data["to"]),
+                 ctx->saved_data["sizes"].toIntVector()),
+            at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+struct ToLocal : torch::autograd::Function<ToLocal> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& local, std::int64_t from,
+                            std::int64_t to, std::int64_t grad, std::vector<std::int64_t> sizes) {
+    ctx->saved_data["grad"] = grad;
+    ctx->saved_data["dual"] = address(layout_at(from)->dual());
+    at::Tensor out = move(local, layout_at(from), layout_at(to), sizes);
+    ctx->saved_data["sizes"] = std::move(sizes);
+    return out.is_same(local) ? local.view_as(local) : out;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    return {convert_cotangent(grads[0], layout_at(ctx->saved_data["grad"]),
+                              layout_at(ctx->saved_data["dual"]),
+                              ctx->saved_data["sizes"].toIntVector()),
+            at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+bool needs_graph(const at::Tensor& t) { return at::GradMode::is_enabled() && t.requires_grad(); }
+
+}  // namespace
+
+bool has_own_graph(const at::Tensor& t) {
+  auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl_of(t)->autograd_meta());
+  if (meta == nullptr) return false;
+  return meta->grad_fn_ ? meta->grad_fn_.get() != impl_of(t)->down_node : meta->requires_grad_;
+}
+
+at::Tensor wrap(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes) {
+  if (!local.requires_grad()) {
+    at::Tensor t = make_wrapper(std::move(local), layout, sizes);
+    show_to_python(t);
+    return t;
+  }
+  if (local.is_leaf()) {  // a factory with requires_grad=true
+    at::Tensor t = make_wrapper(local.detach(), layout, sizes);
+    t.set_requires_grad(true);
+    show_to_python(t);
+    return t;
+  }
+  at::Tensor t = make_wrapper(local, layout, sizes);
+  attach_down(t, local);
+  show_to_python(t);
+  return t;
+}
+
+at::Tensor local_for_use(const at::Tensor& t) {
+  DTensorImpl* d = impl_of(t);
+  if (d->autograd_meta() == nullptr || !at::GradMode::is_enabled() || !has_own_graph(t)) {
+    return d->local();
+  }
+  const Edge edge = impl::gradient_edge(t);
+  if (d->up_view.edge == edge.function.get()) {
+    at::Tensor known = lock(d->up_view.tensor);
+    if (known.defined()) return known;
+  }
+  at::Tensor view = d->local().detach();
+  DTensorImpl::WeakImpl leaf{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+  if (t.is_leaf()) leaf = DTensorImpl::WeakImpl(t.getIntrusivePtr());
+  auto node = c10::make_intrusive<UpNode>(d->layout(), shape_of(t.sizes()), std::move(leaf));
+  node->add_next_edge(edge);
+  node->add_input_metadata(view);
+  impl::set_gradient_edge(view, Edge(std::move(node), 0));
+  d->up_view.tensor = DTensorImpl::WeakImpl(view.getIntrusivePtr());
+  d->up_view.edge = edge.function.get();
+  return view;
+}
+
+void refresh(const at::Tensor& t, at::Tensor local, const Layout* layout, c10::IntArrayRef sizes) {
+  DTensorImpl* d = impl_of(t);
+  if (d->down_node != nullptr) static_cast<DownNode*>(d->down_node)->superseded = true;
+  d->set(local, layout, sizes);
+  d->bump_version();
+  d->up_view = {};
+  if (local.requires_grad() && !local.is_leaf()) attach_down(t, local);
+}
+
+at::Tensor move(const at::Tensor& local, const Layout* from, const Layout* to,
+                c10::IntArrayRef sizes) {
+  if (from == to) return local;
+  return redistribute(
+      plan::redistribute(from, to, {shape_of(sizes), dtype_of(local.scalar_type())}), local);
+}
+
+at::Tensor convert_cotangent(const at::Tensor& local, const Layout* from, const Layout* to,
+                             c10::IntArrayRef sizes) {
+  if (from == to) return local;
+  const Mesh* mesh = to->mesh();
+  std::vector<std::optional<ReduceOp>> partials(static_cast<std::size_t>(mesh->ndim()));
+  std::int64_t copies = 1;
+  for (int axis = 0; axis < mesh->ndim(); ++axis) {
+    if (!to->placement(axis).is_partial()) continue;
+    const bool already = from->mesh() == mesh && from->placement(axis).is_partial();
+    if (already) {
+      partials[static_cast<std::size_t>(axis)] = from->placement(axis).op();
+    } else {
+      copies *= mesh->size(axis);
+    }
+  }
+  at::Tensor out = move(local, from, Layout::get(mesh, to->splits(), partials), sizes);
+  return copies == 1 ? out : at::mul(out, 1.0 / static_cast<double>(copies));
+}
+
+const Layout* whole_gradient(const Layout* layout) { return layout->reduced(); }
+
+at::Tensor from_local(const at::Tensor& local, const Layout* layout, c10::IntArrayRef sizes,
+                      const Layout* grad_layout) {
+  if (!needs_graph(local)) return wrap(local.detach(), layout, sizes);
+  if (grad_layout == nullptr) grad_layout = whole_gradient(layout);
+  return wrap(FromLocal::apply(local, address(layout->dual()), address(grad_layout), sizes.vec()),
+              layout, sizes);
+}
+
+at::Tensor to_local(const at::Tensor& t, const Layout* target, const Layout* grad_layout) {
+  const Layout* from = impl_of(t)->layout();
+  if (target == nullptr) target = from;
+  const at::Tensor local = local_for_use(t);
+  if (!needs_graph(local)) {
+    const at::Tensor out = move(local, from, target, t.sizes());
+    return out.is_same(local) ? out.alias() : out;
+  }
+  if (grad_layout == nullptr) grad_layout = whole_gradient(target);
+  return ToLocal::apply(local, address(from), address(target), address(grad_layout),
+                        t.sizes().vec());
+}
+
+at::Tensor border_in(const at::Tensor& plain, const Mesh* mesh) {
+  if (!needs_graph(plain)) return plain;
+  const Layout* whole = Layout::replicated(mesh);
+  return FromLocal::apply(plain, address(whole->dual()), address(whole), plain.sizes().vec());
+}
+
+}  // namespace hyper_parallel::torch_layer

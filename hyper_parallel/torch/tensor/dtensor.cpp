@@ -1,0 +1,157 @@
+#include "hyper_parallel/torch/tensor/dtensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
+
+namespace hyper_parallel::torch_layer {
+namespace {
+
+PythonHook python_hook = nullptr;
+
+}  // namespace
+
+void check_dispatch_key() {
+  const auto rank = [](c10::DispatchKey key) {
+    return c10::DispatchKeySet(key).highestPriorityTypeId();
+  };
+  for (c10::DispatchKey below : {c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA,
+                                 c10::DispatchKey::AutogradFunctionality}) {
+    const c10::DispatchKeySet both = c10::DispatchKeySet(kDTensorKey) | c10::DispatchKeySet(below);
+    check_internal(both.highestPriorityTypeId() == rank(kDTensorKey),
+                   "this torch ranks the dispatch key " + std::string(c10::toString(kDTensorKey)) +
+                       " below " + c10::toString(below));
+  }
+}
+
+DTensorImpl::DTensorImpl(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes)
+    : TensorImpl(c10::DispatchKeySet(kDTensorKey), local.dtype(), local.device()),
+      local_(std::move(local)),
+      layout_(layout) {
+  set_geometry(sizes);
+  set_storage_access_should_throw();
+}
+
+void DTensorImpl::set_geometry(c10::IntArrayRef sizes) {
+  if (local_.is_contiguous()) {
+    set_sizes_contiguous(sizes);
+    return;
+  }
+  // Local strides, stretched by what the split dims inside have lost. A tensor whose local part has
+  // gaps must not look contiguous: `contiguous()` would be skipped, and `view` fail on the part.
+  const auto local_sizes = local_.sizes();
+  const auto local_strides = local_.strides();
+  c10::SmallVector<int, 8> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return local_strides[a] < local_strides[b]; });
+  c10::SmallVector<int64_t, 8> strides(sizes.size(), 0);
+  double stretch = 1;
+  for (int d : order) {
+    strides[d] =
+        static_cast<std::int64_t>(std::ceil(static_cast<double>(local_strides[d]) * stretch));
+    if (local_strides[d] != 0 && local_sizes[d] > 0) {
+      stretch *= static_cast<double>(sizes[d]) / static_cast<double>(local_sizes[d]);
+    }
+  }
+  set_sizes_and_strides(sizes, strides);
+  if (!is_contiguous() || sizes.empty()) return;
+  for (int d : order) {
+    if (sizes[d] > 1) strides[d] += 1;
+  }
+  set_sizes_and_strides(sizes, strides);
+}
+
+void DTensorImpl::set(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes) {
+  local_ = std::move(local);
+  layout_ = layout;
+  data_type_ = local_.dtype();
+  device_opt_ = local_.device();
+  set_geometry(c10::SmallVector<int64_t, 8>(sizes.begin(), sizes.end()));
+  gathered = {};
+}
+
+template <class Version>
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::copy(Version&& version, bool allow_change) const {
+  auto out = c10::make_intrusive<DTensorImpl>(local_.detach(), layout_, sizes());
+  out->set_version_counter(std::forward<Version>(version));
+  out->set_allow_tensor_metadata_change(allow_change);
+  show_to_python(at::Tensor(out));
+  return out;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
+    const c10::VariableVersion& version, bool allow_change) const {
+  return copy(version, allow_change);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
+    c10::VariableVersion&& version, bool allow_change) const {
+  return copy(std::move(version), allow_change);
+}
+
+void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) {
+  if (!impl->key_set().has(kDTensorKey)) {
+    throw UsageError(Message("HP-D001", "a plain tensor cannot become the data of a DTensor")
+                         .hint("distribute_tensor(value, mesh, placements) first"));
+  }
+  const auto* other = static_cast<const DTensorImpl*>(impl.get());
+  set(other->local_.detach(), other->layout_, other->sizes());
+  up_view = {};
+}
+
+at::Tensor make_wrapper(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes) {
+  return at::detail::make_tensor<DTensorImpl>(std::move(local), layout, sizes);
+}
+
+void set_python_hook(PythonHook hook) { python_hook = hook; }
+
+void show_to_python(const at::Tensor& t) {
+  if (python_hook != nullptr) python_hook(t);
+}
+
+DType dtype_of(c10::ScalarType type) {
+  switch (type) {
+    case c10::ScalarType::Double:
+      return DType::f64;
+    case c10::ScalarType::Float:
+      return DType::f32;
+    case c10::ScalarType::Half:
+      return DType::f16;
+    case c10::ScalarType::BFloat16:
+      return DType::bf16;
+    case c10::ScalarType::Long:
+      return DType::i64;
+    case c10::ScalarType::Int:
+      return DType::i32;
+    case c10::ScalarType::Short:
+      return DType::i16;
+    case c10::ScalarType::Char:
+      return DType::i8;
+    case c10::ScalarType::Byte:
+      return DType::u8;
+    case c10::ScalarType::Bool:
+      return DType::boolean;
+    case c10::ScalarType::ComplexFloat:
+      return DType::c64;
+    case c10::ScalarType::ComplexDouble:
+      return DType::c128;
+    default:
+      return DType::other;
+  }
+}
+
+TensorMeta meta_of(const at::Tensor& t) {
+  return {Shape(t.sizes().begin(), t.sizes().end()), dtype_of(t.scalar_type())};
+}
+
+std::string describe(const at::Tensor& t) {
+  if (!t.defined()) return "none";
+  if (!is_dtensor(t)) return to_string(meta_of(t)) + " plain";
+  return to_string(meta_of(t), impl_of(t)->layout());
+}
+
+}  // namespace hyper_parallel::torch_layer

@@ -1,0 +1,1 @@
+"""The tensor class, its factories, index assignment and gradients of intermediates."""

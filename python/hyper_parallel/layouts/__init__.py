@@ -1,0 +1,1 @@
+"""Meshes, placements, layouts and the values that plans write them in."""

@@ -1,0 +1,1 @@
+"""Code on local tensors: regions, collectives, ``custom_shard``."""

@@ -1,0 +1,1 @@
+"""Plans and styles for ``nn.Module``."""

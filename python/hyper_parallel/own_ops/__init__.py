@@ -1,0 +1,1 @@
+"""Ops of the program: ``DistributedOp``, ``DFunction``, rules, files."""

@@ -1,0 +1,1 @@
+"""Questions about rules, on layouts alone; needs no torch."""

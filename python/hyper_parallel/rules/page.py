@@ -1,0 +1,157 @@
+"""Commands: ``python -m hyper_parallel rules [op [operands] [attribute=value ...]]``.
+
+rules                                        all names, by family
+rules topk                                   the table of a sample call
+rules aten::mm "f32[8, 16]; f32[16, 32]"     the table of this call
+rules --markdown                             the page docs/rules.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from hyper_parallel import _core
+from hyper_parallel.errors import UsageError, near_facts, usage_error
+from hyper_parallel.rules.infer import strategies
+from hyper_parallel.rules.samples import parse_attrs, parse_inputs, sample
+
+__all__ = ["main", "markdown", "table"]
+
+Rows = list[tuple[str, str, str, list[str]]]
+
+_HEAD = """\
+# Rules
+
+This page is made by `python -m hyper_parallel rules --markdown`. A rule is read as
+[notation.md](notation.md) says; [inference.md](inference.md) shows how to ask it. A rule that
+starts with a word is made by C++ code from sizes and attributes: the head of the family's file,
+`hyper_parallel/rules/<family>.cpp`, says what its words mean.
+
+Names in the last column are those of Paddle's ops. They go with Paddle's operands and attributes.
+"""
+
+
+def rows() -> Rows:
+    """All rows: family, op, rule, Paddle's names."""
+    return _core.rule_rows()
+
+
+def row_of(op: str) -> tuple[str, str, str]:
+    """Find the row that serves a name: its op, its rule, the family.
+
+    Raises:
+        UsageError: HP-S040, an unknown op.
+    """
+    known = rows()
+    for family, name, rule, _ in known:
+        if name == op:
+            return name, rule, family
+    for family, name, rule, names in known:
+        if op.removeprefix("paddle::") in names:
+            return name, rule, family
+    for family, name, rule, _ in known:
+        if name == f"aten::{op}":
+            return name, rule, family
+    names = _core.rule_names()
+    raise usage_error(
+        "HP-S040", f'no rule for an op named "{op}"', **near_facts("known", op, names)
+    )
+
+
+def table(op: str, operands: str = "", attrs: str = "") -> str:
+    """Write the table of strategies of a call, by default of the row's sample.
+
+    Args:
+        op: a name; without operands Paddle's names stand for the rows that serve them.
+        operands: ``"f32[8, 16]; f32[16, 32]"``.
+        attrs: ``"dim=1 keepdim=True"``.
+
+    Raises:
+        UsageError: an unknown op, or a call that does not fit.
+    """
+    name, rule, family = row_of(op)
+    called = op
+    if not operands:
+        called = name
+        operands, _, own = sample(name, rule).partition("|")
+        attrs = " ".join(part for part in (own.strip(), attrs) if part)
+    made = strategies(called, parse_inputs(operands), parse_attrs(attrs))
+    title = name if op == name else f"{op}, by {name}"
+    lines = [f"{title}    {rule}", f"family {family}", f"call {operands.strip()}"]
+    if attrs:
+        lines[-1] += f", {attrs}"
+    lines += [""] + [str(line) for line in made]
+    docs = dict(_core.rule_handlers())
+    handlers = sorted({line.handler for line in made if line.handler})
+    if handlers:
+        lines += [""] + [f"~{handler}: {docs[handler]}" for handler in handlers]
+    return "\n".join(lines)
+
+
+def listing() -> str:
+    """Write all names, by family."""
+    lines = []
+    family = ""
+    for own, op, rule, names in rows():
+        if own != family:
+            family = own
+            lines.append(f"{'' if not lines else chr(10)}{family}")
+        also = f"    also {', '.join(names)}" if names else ""
+        lines.append(f"  {op:<44} {rule}{also}")
+    return "\n".join(lines)
+
+
+def markdown() -> str:
+    """Write docs/rules.md."""
+    known = rows()
+    lines = [_HEAD]
+    families: dict[str, Rows] = {}
+    for row in known:
+        families.setdefault(row[0], []).append(row)
+    paddle = sorted({name for row in known for name in row[3]})
+    lines.append(f"{len(known)} rows in {len(families)} families; {len(paddle)} names of Paddle.\n")
+    for family, members in families.items():
+        lines += [f"## {family}", "", "| op | rule | Paddle |", "|---|---|---|"]
+        for _, op, rule, names in members:
+            shown = rule.replace("|", "\\|")
+            lines.append(f"| `{op}` | `{shown}` | {' '.join(f'`{n}`' for n in names)} |")
+        lines.append("")
+    lines += [
+        "## Handlers",
+        "",
+        "Where a rule says `~name` the op runs by this handler instead of on local tensors alone.",
+        "",
+        "| handler | does |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {doc} |" for name, doc in _core.rule_handlers()]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``python -m hyper_parallel rules [op [operands] [attribute=value ...]]``."""
+    parser = argparse.ArgumentParser(
+        prog="hyper_parallel rules",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("op", nargs="?", help="aten::mm, mm, topk; all names are listed without it")
+    parser.add_argument("rest", nargs="*", help="operands as text, and attributes")
+    parser.add_argument("--markdown", action="store_true", help="write docs/rules.md")
+    given = parser.parse_args(arguments)
+    if given.markdown:
+        print(markdown(), end="")
+        return 0
+    if given.op is None:
+        print(listing())
+        return 0
+    operands = " ".join(part for part in given.rest if "[" in part and "=" not in part)
+    attrs = " ".join(part for part in given.rest if "=" in part)
+    try:
+        print(table(given.op, operands, attrs))
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0

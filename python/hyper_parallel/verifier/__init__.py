@@ -1,0 +1,1 @@
+"""Every rule against the unsplit op."""
