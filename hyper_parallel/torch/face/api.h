@@ -48,9 +48,9 @@ const Layout* layout_of(const at::Tensor& t);
 using LocalFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
 /// Run code that is written for the parts of tensors, and may communicate itself
-/// (torch/comm/collective_ops.h). `inputs` are moved to `in_layouts` first (empty: each keeps its own;
-/// null for a plain tensor, which counts as the same value on every rank); results are taken as
-/// parts in `out_layouts`. Without any DTensor it is a plain call.
+/// (torch/comm/collective_ops.h). `inputs` are moved to `in_layouts` first (empty: each keeps its
+/// own; null for a plain tensor, which counts as the same value on every rank); results are taken
+/// as parts in `out_layouts`. Without any DTensor it is a plain call.
 ///
 ///     custom_shard([&](const auto& t) { return std::vector{all_reduce(t[0].mm(t[1]), mesh, {1})};
 ///     },
