@@ -10,13 +10,62 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {".cpp", ".h", ".py", ".cmake", ".toml", ".yaml", ".yml", ".json", ".md", ".txt"}
-TORCH_FREE = tuple(f"hyper_parallel/{part}/" for part in ("core", "rules", "plan", "report", "cli"))
 LONG_FILE = 500  # lines
+
+# The rooms, lowest first, and what each may see besides itself. A room sees only rooms that stand
+# above its own line, so the table has no circle; `check_arrows` refuses one that does.
+CPP_ROOMS = {
+    "core": "",
+    "plan": "core",
+    "rules": "core",
+    "rules/build": "core rules",
+    "rules/text": "core rules rules/build",
+    "rules/engine": "core plan rules",
+    "rules/families": "core rules rules/build rules/text rules/engine",
+    "rules/query": "core rules rules/build rules/text rules/engine rules/families",
+    "torch/base": "core",
+    "torch/ranks/local": "core torch/base",
+    "torch/ranks": "core torch/base torch/ranks/local",
+    "torch/comm": "core plan torch/base torch/ranks",
+    "torch/tensor": "core plan torch/base torch/ranks torch/comm",
+    "torch/local": "core torch/base torch/ranks torch/comm torch/tensor",
+    "torch/dispatch": "core plan rules torch/base torch/ranks torch/comm torch/tensor",
+    "torch/handlers": "core plan rules torch/base torch/ranks torch/comm torch/tensor "
+    "torch/dispatch",
+    "torch/ops": "core torch/base",
+    "torch/face": "core plan torch/base torch/ranks torch/comm torch/tensor torch/local",
+    "torch/verify": "core plan rules rules/engine torch/base torch/ranks torch/comm torch/tensor "
+    "torch/dispatch",
+    # The list of public headers.
+    ".": "core plan rules rules/query torch/ranks torch/comm torch/dispatch torch/face",
+}
+PYTHON_ROOMS = {
+    "launch": ".",
+    "layouts": ". launch",
+    "local": ". launch layouts",
+    "dtensors": ". launch layouts local",
+    "rules": ".",
+    "own_ops": ". launch layouts local rules",
+    "modules": ". launch layouts local dtensors",
+    "verifier": ". launch layouts local own_ops",
+    # Names of torch and of the older system, and the package itself.
+    "tensor/experimental": ". layouts local dtensors",
+    "tensor/parallel": "modules tensor/experimental",
+    "tensor": "layouts dtensors modules tensor/parallel",
+    "core/shard/ops": "own_ops",
+}
+TORCH_FREE = tuple(
+    f"hyper_parallel/{room}/" for room in CPP_ROOMS if not room.startswith((".", "torch"))
+)
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 WIDE = re.compile(r"^(torch/(torch|extension|all)\.h|ATen/ATen\.h)$")
 PYTHON = re.compile(r"^(Python\.h|pybind11/|torch/csrc/utils/pybind\.h)")
+CPP_ARROW = re.compile(r'^#include "hyper_parallel/([\w/]+)/\w+\.h"', re.MULTILINE)
+PYTHON_ARROW = re.compile(
+    r"^\s*(?:from|import) hyper_parallel\.([\w.]+)(?: import ([^\n]*))?", re.MULTILINE
+)
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
 
@@ -49,6 +98,51 @@ def check_includes(name: str, text: str) -> list[str]:
     return errors
 
 
+def check_table(rooms: dict[str, str], which: str) -> list[str]:
+    """A room may see only rooms of the lines above it."""
+    errors = []
+    above: set[str] = {"."} if which == "Python" else set()
+    for room, seen in rooms.items():
+        for other in seen.split():
+            if other not in above:
+                errors.append(
+                    f"tools/check_tree.py: {which} room {room} would see {other} below it"
+                )
+        above.add(room)
+    return errors
+
+
+def check_arrows(name: str, text: str) -> list[str]:
+    """A file sees its own room and those that the table allows."""
+    path = Path(name)
+    errors = []
+    if name.startswith("hyper_parallel/") and "gloo_headers" not in name:
+        room = path.parent.relative_to("hyper_parallel").as_posix()
+        rooms, arrow = CPP_ROOMS, CPP_ARROW
+        seen = [(m.start(), m[1]) for m in arrow.finditer(text)]
+    elif name.startswith("python/hyper_parallel/") and path.suffix == ".py":
+        room = path.parent.relative_to("python/hyper_parallel").as_posix()
+        rooms = PYTHON_ROOMS
+        if room == ".":  # the package itself, and what all of it may see
+            return []
+        seen = [(m.start(), room_of_module(m[1])) for m in PYTHON_ARROW.finditer(text)]
+    else:
+        return []
+    if seen and room not in rooms:
+        return [f"{name}: the room {room} is not in the table of tools/check_tree.py"]
+    for start, other in seen:
+        if other != room and other not in rooms[room].split():
+            errors.append(f"{name}:{line_of(text, start)}: {room} may not see {other}")
+    return errors
+
+
+def room_of_module(module: str) -> str:
+    parts = module.split(".")
+    while parts and not (ROOT / "python/hyper_parallel" / "/".join(parts)).is_dir():
+        parts.pop()
+    return "/".join(parts) or "."
+
+
 def check_header(name: str, text: str) -> list[str]:
     """A header has `#pragma once` first (a comment may stand above) and says what it is for."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -76,7 +170,7 @@ def check_text(name: str, text: str) -> list[str]:
 
 
 def main() -> int:
-    errors: list[str] = []
+    errors = check_table(CPP_ROOMS, "C++") + check_table(PYTHON_ROOMS, "Python")
     for name in tree_files():
         path = ROOT / name
         if path.suffix not in SOURCES and path.name != "Makefile":
@@ -87,6 +181,7 @@ def main() -> int:
             errors.append(f"{name}: not UTF-8")
             continue
         errors += check_text(name, text)
+        errors += check_arrows(name, text)
         if path.suffix in {".cpp", ".h"}:
             errors += check_includes(name, text)
         if path.suffix == ".h":

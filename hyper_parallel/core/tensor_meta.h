@@ -30,6 +30,9 @@ std::string_view to_string(DType dtype);
 DType parse_dtype(std::string_view text);
 int bytes_of(DType dtype);
 
+/// True for integers and bool; false for `other`.
+bool is_integral(DType dtype);
+
 /// Global shape and element type of a tensor.
 struct TensorMeta {
   Shape sizes;

@@ -178,6 +178,20 @@ std::string_view to_string(DType dtype) { return kDTypes[static_cast<std::size_t
 
 int bytes_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].bytes; }
 
+bool is_integral(DType dtype) {
+  switch (dtype) {
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean:
+      return true;
+    default:
+      return false;
+  }
+}
+
 DType parse_dtype(std::string_view text) {
   for (std::size_t i = 0; i < kDTypes.size(); ++i) {
     if (kDTypes[i].name == text) return static_cast<DType>(i);

@@ -31,20 +31,6 @@ Partials partials_of(const Layout* layout) {
 
 bool is_linear(ReduceOp op) { return op == ReduceOp::sum || op == ReduceOp::avg; }
 
-bool is_integer(DType dtype) {
-  switch (dtype) {
-    case DType::i64:
-    case DType::i32:
-    case DType::i16:
-    case DType::i8:
-    case DType::u8:
-    case DType::boolean:
-      return true;
-    default:
-      return false;
-  }
-}
-
 [[noreturn]] void throw_no_step(const Layout* from, const Layout* to, const TensorMeta& meta,
                                 int axis) {
   const Placement target = to->placement(axis);
@@ -110,7 +96,7 @@ const Layout* sum_averages(const Layout* from, const Layout* to, Plan& plan) {
     }
   }
   if (axes.empty()) return from;
-  if (is_integer(plan.meta.dtype)) {
+  if (is_integral(plan.meta.dtype)) {
     throw UnsupportedError(Message("HP-R005", "redistribute: P(avg) of integers has no exact value")
                                .fact("tensor", to_string(plan.meta, from))
                                .hint("average in a floating point dtype"));

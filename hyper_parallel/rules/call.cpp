@@ -43,4 +43,9 @@ std::vector<std::int64_t> Call::integers(std::string_view name) const {
 
 bool Call::has(std::string_view name) const { return find(*this, name) != nullptr; }
 
+std::string operand_text(const Call& call, std::size_t input) {
+  const std::string& name = call.inputs[input].name;
+  return call.op + ": operand " + (name.empty() ? std::to_string(input) : "\"" + name + "\"");
+}
+
 }  // namespace hyper_parallel::rules

@@ -49,6 +49,9 @@ struct Call {
   bool has(std::string_view name) const;
 };
 
+/// `aten::mm: operand "self"`, for error texts.
+std::string operand_text(const Call& call, std::size_t input);
+
 /// What a mesh axis may do with one independent way ("factor") to split an op.
 enum class FactorKind : std::uint8_t {
   pass,     // tensors that hold the factor are split, the others whole
@@ -187,6 +190,9 @@ bool unregister_row(std::string_view op);
 
 /// The op names of all built-in rows, sorted.
 std::vector<std::string> op_names();
+
+/// The names of rows that the program registered, sorted.
+std::vector<std::string> own_op_names();
 
 /// Make the rule concrete for one call. Throws UsageError: wrong number of operands, sizes that do
 /// not fit, attribute out of range (naming op, operand, dim).

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "hyper_parallel/core/text.h"
-#include "hyper_parallel/rules/engine/state.h"
 
 namespace hyper_parallel::rules {
 
@@ -116,14 +115,15 @@ void check_count(const Call& call, std::size_t least, std::size_t most) {
 void check_ndim(const Call& call, std::size_t input, std::size_t ndim) {
   const Shape& sizes = call.inputs[input].meta.sizes;
   if (sizes.size() == ndim) return;
-  throw UsageError(Message("HP-S003", place(call, input) + " has " + std::to_string(sizes.size()) +
-                                          " dims, not " + std::to_string(ndim))
+  throw UsageError(Message("HP-S003", operand_text(call, input) + " has " +
+                                          std::to_string(sizes.size()) + " dims, not " +
+                                          std::to_string(ndim))
                        .fact("sizes", hyper_parallel::to_string(sizes)));
 }
 
 void throw_sizes(const Call& call, std::size_t input, std::size_t dim, std::int64_t size,
                  std::int64_t wanted, std::string_view what) {
-  throw UsageError(Message("HP-S002", place(call, input) + ": dim " + std::to_string(dim) +
+  throw UsageError(Message("HP-S002", operand_text(call, input) + ": dim " + std::to_string(dim) +
                                           " has size " + std::to_string(size) + ", " +
                                           std::string(what) + " has " + std::to_string(wanted))
                        .fact("sizes", hyper_parallel::to_string(call.inputs[input].meta.sizes)));
@@ -146,20 +146,6 @@ Shape broadcast_shape(const Call& call, std::span<const std::size_t> inputs) {
     }
   }
   return out;
-}
-
-bool is_integral(DType dtype) {
-  switch (dtype) {
-    case DType::i64:
-    case DType::i32:
-    case DType::i16:
-    case DType::i8:
-    case DType::u8:
-    case DType::boolean:
-      return true;
-    default:
-      return false;
-  }
 }
 
 bool to_integral(const Call& call) {

@@ -91,7 +91,6 @@ Shape broadcast_shape(const Call& call, std::span<const std::size_t> inputs);
 /// Attribute `dtype`, a torch ScalarType code or a name of core/tensor_meta.h, as integer or bool
 /// type; false if it is missing.
 bool to_integral(const Call& call);
-bool is_integral(DType dtype);
 
 /// True if attribute `name` is the number `value`.
 bool is_number(const Call& call, std::string_view name, double value);

@@ -190,7 +190,7 @@ class Assembler {
       const bool spreads = has.kind == Has::Kind::whole && n.op == ReduceOp::sum &&
                            !call_.inputs[i].pinned && writes_in_place();
       if (!spreads && (has.kind != Has::Kind::partial || has.op != n.op)) {
-        return no(place(call_, i) + " is not " + to_string(Placement::partial(n.op)));
+        return no(operand_text(call_, i) + " is not " + to_string(Placement::partial(n.op)));
       }
       partials[at(axis)] = n.op;
     }
@@ -200,7 +200,8 @@ class Assembler {
     if (equivalent(layout, state.layout, call_.inputs[i].meta.sizes)) layout = state.layout;
     const Operand& operand = call_.inputs[i];
     if (operand.pinned && !rule_.inputs[i].ignore_pin && layout != state.layout) {
-      return no(place(call_, i) + " is written in place and would become " + layout->to_string());
+      return no(operand_text(call_, i) + " is written in place and would become " +
+                layout->to_string());
     }
     out_.inputs.push_back(layout);
     return true;
@@ -247,7 +248,7 @@ class Assembler {
       const Layout*& after = out_.outputs[at(output)];
       if (before == nullptr || before == after) continue;
       if (!equivalent(before, after, rule_.outputs[at(output)].sizes)) {
-        return no(place(call_, at(input)) + " is written in place, but the result is " +
+        return no(operand_text(call_, at(input)) + " is written in place, but the result is " +
                   after->to_string());
       }
       after = before;

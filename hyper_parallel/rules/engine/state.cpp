@@ -15,14 +15,14 @@ void check_layout(const Call& call, std::size_t input) {
   const Operand& o = call.inputs[input];
   const Layout* layout = o.layout;
   if (layout->mesh() != call.mesh) {
-    throw UsageError(Message("HP-S020", place(call, input) + " lies on another mesh")
+    throw UsageError(Message("HP-S020", operand_text(call, input) + " lies on another mesh")
                          .fact("mesh of the call", call.mesh->to_string())
                          .fact("mesh of the operand", layout->mesh()->to_string())
                          .hint("redistribute it to one mesh first"));
   }
   const int ndim = static_cast<int>(o.meta.sizes.size());
   if (layout->max_dim() >= ndim) {
-    throw UsageError(Message("HP-S021", place(call, input) + " is split on dim " +
+    throw UsageError(Message("HP-S021", operand_text(call, input) + " is split on dim " +
                                             std::to_string(layout->max_dim()) + " but has " +
                                             std::to_string(ndim) + " dims")
                          .fact("operand", to_string(o.meta, layout)));
@@ -31,7 +31,7 @@ void check_layout(const Call& call, std::size_t input) {
     if (s.segments.empty()) continue;
     const auto sum = std::accumulate(s.segments.begin(), s.segments.end(), std::int64_t{0});
     if (sum == o.meta.sizes[at(s.dim)]) continue;
-    throw UsageError(Message("HP-S022", place(call, input) + ": the segments of dim " +
+    throw UsageError(Message("HP-S022", operand_text(call, input) + ": the segments of dim " +
                                             std::to_string(s.dim) + " sum to " +
                                             std::to_string(sum) + ", its size is " +
                                             std::to_string(o.meta.sizes[at(s.dim)]))
@@ -54,11 +54,6 @@ void read_splits(const ConcreteRule& rule, const TensorMap& map, OperandState& s
 }
 
 }  // namespace
-
-std::string place(const Call& call, std::size_t input) {
-  const std::string& name = call.inputs[input].name;
-  return call.op + ": operand " + (name.empty() ? std::to_string(input) : "\"" + name + "\"");
-}
 
 double OperandState::bytes_without(int axis) const {
   double out = bytes;

@@ -83,7 +83,4 @@ bool holds(const TensorMap& map, int factor);
 /// The call that a part of a list op stands for.
 Call part_call(const Call& call, const Part& part);
 
-/// "aten::mm: operand self" for error texts.
-std::string place(const Call& call, std::size_t input);
-
 }  // namespace hyper_parallel::rules

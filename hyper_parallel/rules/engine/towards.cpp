@@ -9,7 +9,6 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/plan/redistribute.h"
-#include "hyper_parallel/rules/build/make.h"
 #include "hyper_parallel/rules/engine/partial.h"
 #include "hyper_parallel/rules/engine/state.h"
 

@@ -11,8 +11,6 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/build/make.h"
-#include "hyper_parallel/rules/engine/state.h"
-#include "hyper_parallel/rules/query/infer.h"
 #include "hyper_parallel/rules/text/notation.h"
 
 namespace hyper_parallel::rules {
@@ -247,8 +245,9 @@ std::size_t count_out(const Call& call) {
 void write_first(ConcreteRule& rule, const Call& call) {
   if (rule.outputs.empty() || !rule.writes.empty()) return;
   if (rule.outputs[0].sizes != call.inputs[0].meta.sizes) {
-    throw UsageError(Message("HP-S006", place(call, 0) + " is written in place, but the result has "
-                                                         "other sizes")
+    throw UsageError(Message("HP-S006", operand_text(call, 0) +
+                                            " is written in place, but the result has "
+                                            "other sizes")
                          .fact("operand", to_string(call.inputs[0].meta))
                          .fact("result", hyper_parallel::to_string(rule.outputs[0].sizes)));
   }
@@ -273,9 +272,10 @@ ConcreteRule build_out(const Compiled& compiled, const Call& call, std::size_t c
   for (std::size_t j = 0; j < count; ++j) {
     const std::size_t i = inner.inputs.size() + j;
     if (call.inputs[i].meta.sizes != rule.outputs[j].sizes) {
-      throw UsageError(Message("HP-S006", place(call, i) + " has other sizes than the result")
-                           .fact("operand", to_string(call.inputs[i].meta))
-                           .fact("result", hyper_parallel::to_string(rule.outputs[j].sizes)));
+      throw UsageError(
+          Message("HP-S006", operand_text(call, i) + " has other sizes than the result")
+              .fact("operand", to_string(call.inputs[i].meta))
+              .fact("result", hyper_parallel::to_string(rule.outputs[j].sizes)));
     }
     TensorMap map = rule.outputs[j];
     map.shape_only = true;

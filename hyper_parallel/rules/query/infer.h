@@ -22,9 +22,6 @@ struct Query {
 /// The space of rows of functions that are no ops of torch: "function::Swish" serves "Swish".
 inline constexpr std::string_view kFunctions = "function::";
 
-/// The names of rows that the program registered, sorted.
-std::vector<std::string> own_op_names();
-
 /// Find the rule of `call.op` and meet it with the call. Names are looked up in this order:
 ///   - rows: "aten::mm", "hyper_parallel::label_smooth", those of the program
 ///   - functions of the program: "Swish"

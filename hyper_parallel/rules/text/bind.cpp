@@ -5,7 +5,6 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/build/make.h"
-#include "hyper_parallel/rules/engine/state.h"
 #include "hyper_parallel/rules/text/notation.h"
 
 namespace hyper_parallel::rules {
@@ -66,7 +65,7 @@ class Binder {
     if (moved && ndim == 0) return {};  // torch allows dim 0 of a tensor without dims
     const int lead = ndim - named + (dots ? 1 : 0);
     if (lead < 0 ? !t.broadcast : (!dots && lead > 0)) {
-      throw UsageError(Message("HP-S003", place(call_, i) + " has " + std::to_string(ndim) +
+      throw UsageError(Message("HP-S003", operand_text(call_, i) + " has " + std::to_string(ndim) +
                                               " dims, not " + (dots ? "at least " : "") +
                                               std::to_string(dots ? named - 1 : named))
                            .fact("sizes", hyper_parallel::to_string(call_.inputs[i].meta.sizes)));

@@ -8,11 +8,11 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/plan/redistribute.h"
+#include "hyper_parallel/torch/base/dtype.h"
 #include "hyper_parallel/torch/comm/record.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
 #include "hyper_parallel/torch/ranks/ranks.h"
-#include "hyper_parallel/torch/tensor/dtensor.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {

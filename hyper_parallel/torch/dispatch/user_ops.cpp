@@ -6,7 +6,6 @@
 #include <set>
 
 #include "hyper_parallel/core/error.h"
-#include "hyper_parallel/rules/query/infer.h"
 #include "hyper_parallel/rules/rule.h"
 #include "hyper_parallel/torch/dispatch/frame.h"
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "hyper_parallel/torch/tensor/dtensor.h"
+#include "hyper_parallel/torch/base/key.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {

@@ -14,19 +14,6 @@ PythonHook python_hook = nullptr;
 
 }  // namespace
 
-void check_dispatch_key() {
-  const auto rank = [](c10::DispatchKey key) {
-    return c10::DispatchKeySet(key).highestPriorityTypeId();
-  };
-  for (c10::DispatchKey below : {c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA,
-                                 c10::DispatchKey::AutogradFunctionality}) {
-    const c10::DispatchKeySet both = c10::DispatchKeySet(kDTensorKey) | c10::DispatchKeySet(below);
-    check_internal(both.highestPriorityTypeId() == rank(kDTensorKey),
-                   "this torch ranks the dispatch key " + std::string(c10::toString(kDTensorKey)) +
-                       " below " + c10::toString(below));
-  }
-}
-
 DTensorImpl::DTensorImpl(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes)
     : TensorImpl(c10::DispatchKeySet(kDTensorKey), local.dtype(), local.device()),
       local_(std::move(local)),
@@ -111,41 +98,6 @@ void set_python_hook(PythonHook hook) { python_hook = hook; }
 
 void show_to_python(const at::Tensor& t) {
   if (python_hook != nullptr) python_hook(t);
-}
-
-DType dtype_of(c10::ScalarType type) {
-  switch (type) {
-    case c10::ScalarType::Double:
-      return DType::f64;
-    case c10::ScalarType::Float:
-      return DType::f32;
-    case c10::ScalarType::Half:
-      return DType::f16;
-    case c10::ScalarType::BFloat16:
-      return DType::bf16;
-    case c10::ScalarType::Long:
-      return DType::i64;
-    case c10::ScalarType::Int:
-      return DType::i32;
-    case c10::ScalarType::Short:
-      return DType::i16;
-    case c10::ScalarType::Char:
-      return DType::i8;
-    case c10::ScalarType::Byte:
-      return DType::u8;
-    case c10::ScalarType::Bool:
-      return DType::boolean;
-    case c10::ScalarType::ComplexFloat:
-      return DType::c64;
-    case c10::ScalarType::ComplexDouble:
-      return DType::c128;
-    default:
-      return DType::other;
-  }
-}
-
-TensorMeta meta_of(const at::Tensor& t) {
-  return {Shape(t.sizes().begin(), t.sizes().end()), dtype_of(t.scalar_type())};
 }
 
 std::string describe(const at::Tensor& t) {

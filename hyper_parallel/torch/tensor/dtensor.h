@@ -4,23 +4,14 @@
 #include <c10/core/TensorImpl.h>
 
 #include "hyper_parallel/core/layout.h"
-#include "hyper_parallel/core/tensor_meta.h"
+#include "hyper_parallel/torch/base/dtype.h"
+#include "hyper_parallel/torch/base/key.h"
 
 namespace torch::autograd {
 struct Node;
 }
 
 namespace hyper_parallel::torch_layer {
-
-/// The dispatch key of the wrapper. It sits above autocast and autograd, so one boxed fallback sees
-/// each op as the caller wrote it. `check_dispatch_key()` runs at start-up.
-#ifndef HP_DISPATCH_KEY
-#define HP_DISPATCH_KEY TESTING_ONLY_GenericWrapper
-#endif
-inline constexpr c10::DispatchKey kDTensorKey = c10::DispatchKey::HP_DISPATCH_KEY;
-
-/// Throws InternalError if this build of torch ranks the key below autograd or autocast.
-void check_dispatch_key();
 
 /// A distributed tensor: global sizes outside, this rank's part and a layout inside.
 ///
@@ -71,10 +62,6 @@ class DTensorImpl final : public c10::TensorImpl {
   const Layout* layout_;
 };
 
-inline bool is_dtensor(const at::Tensor& t) {
-  return t.defined() && t.unsafeGetTensorImpl()->key_set().has(kDTensorKey);
-}
-
 /// Precondition: `is_dtensor(t)`.
 inline DTensorImpl* impl_of(const at::Tensor& t) {
   return static_cast<DTensorImpl*>(t.unsafeGetTensorImpl());
@@ -87,9 +74,6 @@ at::Tensor make_wrapper(at::Tensor local, const Layout* layout, c10::IntArrayRef
 using PythonHook = void (*)(const at::Tensor&);
 void set_python_hook(PythonHook hook);
 void show_to_python(const at::Tensor& t);
-
-DType dtype_of(c10::ScalarType type);
-TensorMeta meta_of(const at::Tensor& t);
 
 /// `f32[4, 8] on dp=2: S(0)` for a wrapper, `f32[4, 8] plain` for another tensor.
 std::string describe(const at::Tensor& t);
