@@ -11,13 +11,13 @@
 namespace hyper_parallel {
 namespace {
 
-struct Table {
+struct LayoutTable {
   std::mutex mutex;
   std::unordered_multimap<std::size_t, std::unique_ptr<const Layout>> layouts;
 };
 
-Table& table() {
-  static Table* const instance = new Table;  // never destroyed: tensors point into it
+LayoutTable& layout_table() {
+  static LayoutTable* const instance = new LayoutTable;  // never destroyed: tensors point into it
   return *instance;
 }
 
@@ -88,7 +88,7 @@ const Layout* Layout::get(const Mesh* mesh, std::vector<Split> splits,
     }
   }
   std::unique_ptr<const Layout> layout(new Layout(mesh, std::move(kept), std::move(placements)));
-  Table& t = table();
+  LayoutTable& t = layout_table();
   std::lock_guard<std::mutex> lock(t.mutex);
   auto [begin, end] = t.layouts.equal_range(layout->hash());
   for (auto it = begin; it != end; ++it) {
@@ -316,6 +316,12 @@ bool is_even(const Layout* layout, int dim, std::int64_t size) {
   if (split->segments.empty()) return size % ways == 0;
   return std::all_of(split->segments.begin(), split->segments.end(),
                      [&](std::int64_t s) { return s % ways == 0; });
+}
+
+std::int64_t product(std::span<const std::int64_t> sizes) {
+  std::int64_t out = 1;
+  for (std::int64_t s : sizes) out *= s;
+  return out;
 }
 
 }  // namespace hyper_parallel

@@ -14,6 +14,9 @@ namespace hyper_parallel {
 
 using Shape = std::vector<std::int64_t>;
 
+/// The number of elements: 1 for no dims.
+std::int64_t product(std::span<const std::int64_t> sizes);
+
 /// A half-open range of indices along one tensor dim.
 struct Interval {
   std::int64_t begin = 0;

@@ -62,13 +62,13 @@ void check(const std::vector<int>& sizes, const std::vector<std::string>& names,
   }
 }
 
-struct Table {
+struct MeshTable {
   std::mutex mutex;
   std::unordered_multimap<std::size_t, std::unique_ptr<const Mesh>> meshes;
 };
 
-Table& table() {
-  static Table* const instance = new Table;  // never destroyed: layouts point into it
+MeshTable& mesh_table() {
+  static MeshTable* const instance = new MeshTable;  // never destroyed: layouts point into it
   return *instance;
 }
 
@@ -94,7 +94,7 @@ const Mesh* Mesh::get(const std::vector<int>& sizes, const std::vector<std::stri
   }
   check(sizes, names, members);
   std::unique_ptr<const Mesh> mesh(new Mesh(sizes, names, std::move(members)));
-  Table& t = table();
+  MeshTable& t = mesh_table();
   std::lock_guard<std::mutex> lock(t.mutex);
   auto [begin, end] = t.meshes.equal_range(mesh->hash());
   for (auto it = begin; it != end; ++it) {
@@ -112,6 +112,12 @@ int Mesh::axis(std::string_view name) const {
   Message message("HP-M010", "no mesh axis named \"" + std::string(name) + "\"");
   message.fact("mesh", to_string()).fact("axes", join(names_));
   throw UsageError(message);
+}
+
+int Mesh::size(const std::vector<int>& axes) const {
+  int out = 1;
+  for (int axis : axes) out *= size(axis);
+  return out;
 }
 
 std::optional<std::vector<int>> Mesh::coordinate(int rank) const {

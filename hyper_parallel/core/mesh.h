@@ -25,6 +25,8 @@ class Mesh {
   int ndim() const { return static_cast<int>(sizes_.size()); }
   int size() const { return static_cast<int>(ranks_.size()); }
   int size(int axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
+  /// The number of ranks that differ along `axes` only: the product of their sizes.
+  int size(const std::vector<int>& axes) const;
   const std::vector<int>& sizes() const { return sizes_; }
   const std::vector<std::string>& names() const { return names_; }
   const std::string& name(int axis) const { return names_[static_cast<std::size_t>(axis)]; }

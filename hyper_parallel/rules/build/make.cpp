@@ -177,10 +177,4 @@ bool is_text(const Call& call, std::string_view name, std::string_view value) {
   return text != nullptr && *text == value;
 }
 
-std::int64_t product(std::span<const std::int64_t> sizes) {
-  std::int64_t out = 1;
-  for (std::int64_t s : sizes) out *= s;
-  return out;
-}
-
 }  // namespace hyper_parallel::rules

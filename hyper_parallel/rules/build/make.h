@@ -98,6 +98,4 @@ bool is_number(const Call& call, std::string_view name, double value);
 /// True if attribute `name` is the text `value`.
 bool is_text(const Call& call, std::string_view name, std::string_view value);
 
-std::int64_t product(std::span<const std::int64_t> sizes);
-
 }  // namespace hyper_parallel::rules

@@ -10,14 +10,6 @@
 namespace hyper_parallel::rules {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-std::int64_t ways(const std::vector<int>& axes, const Mesh* mesh) {
-  std::int64_t out = 1;
-  for (int axis : axes) out *= mesh->size(axis);
-  return out;
-}
-
 // The axes of `cut` that are among `chosen`, in its order.
 std::vector<int> kept_axes(const FactorCut& cut, const std::vector<int>& chosen) {
   std::vector<int> out;
@@ -88,7 +80,7 @@ FactorCut shape_cut(const ConcreteRule& rule, int factor, const std::vector<int>
     double bytes = 0;
     for (const Owner& o : owners) {
       if (refines(proposals[p], *o.cut, o.kept, mesh, f.size)) continue;
-      bytes += o.bytes / static_cast<double>(ways(chosen, mesh));
+      bytes += o.bytes / static_cast<double>(mesh->size(chosen));
     }
     if (best_bytes < 0 || bytes < best_bytes) {
       best = p;

@@ -5,19 +5,11 @@
 namespace hyper_parallel::rules {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-std::int64_t ways(const std::vector<int>& axes, const Mesh* mesh) {
-  std::int64_t out = 1;
-  for (int axis : axes) out *= mesh->size(axis);
-  return out;
-}
-
 // Drop a block that does not move a boundary.
 Split tidy(Split split, const Mesh* mesh, std::int64_t size) {
   if (split.segments.size() == 1) split.segments.clear();
   if (split.block <= 1) return split;
-  const std::int64_t unit = split.block * ways(split.axes, mesh);
+  const std::int64_t unit = split.block * mesh->size(split.axes);
   const bool even = split.segments.empty()
                         ? size % unit == 0
                         : std::all_of(split.segments.begin(), split.segments.end(),
@@ -86,7 +78,7 @@ std::optional<Split> compose(const ConcreteRule& rule, const TensorMap& map, int
     }
     const FactorCut& major = cut(last);
     // Below it the chunk rule counts single indices of the major factor: they must be one a rank.
-    if (ways(major.axes, mesh) != size(last) || major.block > 1 || !major.segments.empty() ||
+    if (mesh->size(major.axes) != size(last) || major.block > 1 || !major.segments.empty() ||
         !cut(i).segments.empty() || size(i) % cut(i).block != 0) {
       return std::nullopt;
     }

@@ -8,6 +8,9 @@
 
 namespace hyper_parallel::rules {
 
+/// Axes, factors and operands are numbered by int, -1 for none.
+inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
 /// How one factor is cut; the same on every tensor that holds it. Fields as in `Split`.
 struct FactorCut {
   std::vector<int> axes = {};

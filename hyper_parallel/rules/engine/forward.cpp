@@ -14,8 +14,6 @@
 namespace hyper_parallel::rules {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 struct Candidate {
   AxisChoice choice;
   double bytes = 0;    // moved, by the handler too

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/rules/engine/cut.h"
 
 namespace hyper_parallel::rules {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool stands_in(const TensorMap& map, int factor) {
   return map.present && std::any_of(map.dims.begin(), map.dims.end(), [&](const auto& dim) {

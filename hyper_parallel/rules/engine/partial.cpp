@@ -5,8 +5,6 @@
 namespace hyper_parallel::rules {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // A value that all ranks share is its own average, maximum and minimum.
 bool idempotent(ReduceOp op) {
   return op == ReduceOp::avg || op == ReduceOp::max || op == ReduceOp::min;

@@ -10,8 +10,6 @@
 namespace hyper_parallel::rules {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 class Reverse {
  public:
   Reverse(const ConcreteRule& rule, const Call& call, std::span<const Layout* const> outputs)

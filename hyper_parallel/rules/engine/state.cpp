@@ -9,8 +9,6 @@
 namespace hyper_parallel::rules {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 void check_layout(const Call& call, std::size_t input) {
   const Operand& o = call.inputs[input];
   const Layout* layout = o.layout;

@@ -7,8 +7,6 @@
 namespace hyper_parallel::rules {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // What a tensor becomes when an axis of two ranks takes `choice`.
 std::string placement(const ConcreteRule& rule, const TensorMap& map, const AxisChoice& choice) {
   static const Mesh* const mesh = Mesh::get({2}, {"x"});

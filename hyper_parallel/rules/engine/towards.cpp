@@ -17,8 +17,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 double bytes_between(const Layout* from, const Layout* to, const TensorMeta& meta) {
   if (from == nullptr || to == nullptr || from == to) return 0;
   if (equivalent(from, to, meta.sizes)) return 0;
@@ -32,9 +30,9 @@ double bytes_between(const Layout* from, const Layout* to, const TensorMeta& met
   }
 }
 
-class Search {
+class SearchTowards {
  public:
-  Search(const ConcreteRule& rule, const Call& call, std::span<const Layout* const> wanted)
+  SearchTowards(const ConcreteRule& rule, const Call& call, std::span<const Layout* const> wanted)
       : rule_(rule), call_(call), wanted_(wanted), states_(read_operands(rule, call)) {}
 
   Inference run() {
@@ -170,7 +168,7 @@ Inference infer_towards(const ConcreteRule& rule, const Call& call,
                          .fact("needed", std::to_string(rule.outputs.size()))
                          .fact("given", std::to_string(wanted.size())));
   }
-  return Search(rule, call, wanted).run();
+  return SearchTowards(rule, call, wanted).run();
 }
 
 }  // namespace hyper_parallel::rules

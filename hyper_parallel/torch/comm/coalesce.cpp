@@ -46,7 +46,7 @@ bool agree(const Job& a, const Job& b) {
          a.value.device() == b.value.device();
 }
 
-at::Tensor collective(const Action& a, at::Tensor buffer) {
+at::Tensor communicate_joined(const Action& a, at::Tensor buffer) {
   switch (a.kind) {
     case StepKind::all_gather:
       return all_gather(buffer, a.group);
@@ -81,7 +81,7 @@ void run_joined(std::vector<Job*> jobs) {
     if (first.kind == StepKind::all_gather) shapes.back()[0] *= first.group.size;
     if (first.kind == StepKind::reduce_scatter) shapes.back()[0] /= first.group.size;
   }
-  const at::Tensor received = collective(first, at::cat(blocks, 1));
+  const at::Tensor received = communicate_joined(first, at::cat(blocks, 1));
   std::int64_t start = 0;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     Job& job = *jobs[i];

@@ -33,12 +33,6 @@ const std::string& group_of(const Mesh* mesh, const std::vector<int>& axes) {
 
 }  // namespace
 
-int group_size(const Mesh* mesh, const std::vector<int>& axes) {
-  int out = 1;
-  for (int axis : axes) out *= mesh->size(axis);
-  return out;
-}
-
 int group_index(const Mesh* mesh, const std::vector<int>& axes) {
   const auto& here = my_coordinate(mesh);
   int out = 0;
@@ -48,7 +42,7 @@ int group_index(const Mesh* mesh, const std::vector<int>& axes) {
 
 at::Tensor all_reduce(const at::Tensor& local, const Mesh* mesh, const std::vector<int>& axes,
                       ReduceOp op) {
-  if (group_size(mesh, axes) == 1) return local;
+  if (mesh->size(axes) == 1) return local;
   std::vector<std::optional<ReduceOp>> partials(static_cast<std::size_t>(mesh->ndim()));
   for (int axis : axes) partials[static_cast<std::size_t>(axis)] = op;
   const auto plan =
@@ -62,7 +56,7 @@ at::Tensor all_gather_stack(const at::Tensor& local, const Mesh* mesh,
                             const std::vector<int>& axes) {
   at::NoGradGuard no_grad;
   const at::Tensor row = local.detach().contiguous().unsqueeze(0);
-  const int n = group_size(mesh, axes);
+  const int n = mesh->size(axes);
   if (n == 1) return row;
   const TensorMeta meta = meta_of(local);
   note_collective("all_gather", mesh, axes, meta, static_cast<double>((n - 1) * meta.bytes()));
@@ -89,7 +83,7 @@ at::Tensor broadcast(const at::Tensor& value, const Mesh* mesh, int source_rank)
 }
 
 std::int64_t sum_over_axes(std::int64_t value, const Mesh* mesh, const std::vector<int>& axes) {
-  if (group_size(mesh, axes) == 1) return value;
+  if (mesh->size(axes) == 1) return value;
   at::NoGradGuard no_grad;
   return all_reduce(at::scalar_tensor(value, at::kLong), mesh, axes).item<std::int64_t>();
 }

@@ -30,7 +30,4 @@ std::int64_t sum_over_axes(std::int64_t value, const Mesh* mesh, const std::vect
 /// This rank's place in the flattened group of `axes`, row-major.
 int group_index(const Mesh* mesh, const std::vector<int>& axes);
 
-/// Product of the sizes of `axes`.
-int group_size(const Mesh* mesh, const std::vector<int>& axes);
-
 }  // namespace hyper_parallel::torch_layer

@@ -17,7 +17,7 @@ c10::TypedOperatorHandle<Signature> find(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
-at::Tensor wait(const at::Tensor& x) {
+at::Tensor waited(const at::Tensor& x) {
   static const auto op = find<at::Tensor(const at::Tensor&)>("_c10d_functional::wait_tensor");
   return op.call(x);
 }
@@ -63,7 +63,7 @@ at::Tensor all_reduce(const at::Tensor& x, ReduceOp op, const Group& group) {
   static const auto call = find<at::Tensor(const at::Tensor&, std::string, const c10::IValue&)>(
       "_c10d_functional::all_reduce");
   const auto run = [&](const at::Tensor& t) {
-    return wait(call.call(t, name_of(op_for(op, x)), group.name));
+    return waited(call.call(t, name_of(op_for(op, x)), group.name));
   };
   return is_plain(x) ? run(x) : as_numbers(x, op, run);
 }
@@ -72,7 +72,7 @@ void all_reduce_in_place(at::Tensor& x, ReduceOp op, const Group& group) {
   static const auto call = find<at::Tensor&(at::Tensor&, std::string, const c10::IValue&)>(
       "_c10d_functional::all_reduce_");
   if (is_plain(x)) {
-    wait(call.call(x, name_of(op), group.name));
+    waited(call.call(x, name_of(op), group.name));
   } else {
     x = all_reduce(x, op, group);
   }
@@ -82,7 +82,7 @@ at::Tensor all_gather(const at::Tensor& x, const Group& group) {
   static const auto call = find<at::Tensor(const at::Tensor&, std::int64_t, const c10::IValue&)>(
       "_c10d_functional::all_gather_into_tensor");
   const auto run = [&](const at::Tensor& t) {
-    return wait(call.call(contiguous(t), group.size, group.name));
+    return waited(call.call(contiguous(t), group.size, group.name));
   };
   return is_plain(x) ? run(x) : as_numbers(x, ReduceOp::sum, run);
 }
@@ -92,7 +92,7 @@ at::Tensor reduce_scatter(const at::Tensor& x, ReduceOp op, const Group& group) 
       find<at::Tensor(const at::Tensor&, std::string, std::int64_t, const c10::IValue&)>(
           "_c10d_functional::reduce_scatter_tensor");
   const auto run = [&](const at::Tensor& t) {
-    return wait(call.call(contiguous(t), name_of(op_for(op, x)), group.size, group.name));
+    return waited(call.call(contiguous(t), name_of(op_for(op, x)), group.size, group.name));
   };
   return is_plain(x) ? run(x) : as_numbers(x, op, run);
 }
@@ -103,7 +103,7 @@ at::Tensor all_to_all(const at::Tensor& x, const std::vector<c10::SymInt>& recei
       find<at::Tensor(const at::Tensor&, c10::SymIntArrayRef, c10::SymIntArrayRef,
                       const c10::IValue&)>("_c10d_functional::all_to_all_single");
   const auto run = [&](const at::Tensor& t) {
-    return wait(call.call(contiguous(t), received, sent, group.name));
+    return waited(call.call(contiguous(t), received, sent, group.name));
   };
   return is_plain(x) ? run(x) : as_numbers(x, ReduceOp::sum, run);
 }

@@ -3,27 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
-#include <span>
 #include <vector>
 
-#include "hyper_parallel/core/layout.h"
+#include "hyper_parallel/core/region.h"
 
-/// Which indices of a global tensor a rank holds, and moving such pieces in and out of tensors.
+/// Moving pieces in and out of tensors.
 namespace hyper_parallel::torch_layer {
-
-/// For each tensor dim ascending, disjoint intervals.
-using Region = std::vector<std::vector<Interval>>;
-
-/// What the rank at `coordinate` holds, as global indices. Neighbours are joined.
-Region region_of(const Layout* layout, const Shape& sizes, std::span<const int> coordinate);
-
-Region intersect(const Region& a, const Region& b);
-
-/// `part`, a subset of `whole` in global indices, as places in the tensor that holds `whole`.
-Region places(const Region& part, const Region& whole);
-
-Shape shape_of(const Region& region);
-std::int64_t numel_of(const Region& region);
 
 /// Copy-free where each dim has one interval.
 at::Tensor take(const at::Tensor& x, const Region& places);

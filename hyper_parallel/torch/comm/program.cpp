@@ -19,12 +19,6 @@ namespace {
 using plan::Step;
 using plan::StepKind;
 
-std::int64_t product(const Shape& shape) {
-  std::int64_t out = 1;
-  for (std::int64_t size : shape) out *= size;
-  return out;
-}
-
 /// Builds the action of one step for the rank at `here`.
 class Builder {
  public:
@@ -288,7 +282,7 @@ at::Tensor pad_at(const at::Tensor& x, const Region& place, const Shape& shape) 
   return at::constant_pad_nd(x, amounts, 0);
 }
 
-at::Tensor collective(const Action& a, const at::Tensor& sent) {
+at::Tensor communicate(const Action& a, const at::Tensor& sent) {
   switch (a.kind) {
     case StepKind::all_gather:
       return all_gather(sent, a.group);
@@ -365,7 +359,7 @@ at::Tensor run(const Action& a, const at::Tensor& x) {
       break;
   }
   if (a.idle) return a.before == a.after ? x : x.new_zeros(a.after);
-  return after_collective(a, x, collective(a, before_collective(a, x)));
+  return after_collective(a, x, communicate(a, before_collective(a, x)));
 }
 
 Program compile(const plan::Plan& plan) {

@@ -61,7 +61,7 @@ void prod(HandlerCall& c) {
                               : at::prod(x, dims[0], c.boolean("keepdim", false), c.dtype());
   const at::Tensor mine = here.unsqueeze(0);
   Shape sizes = mine.sizes().vec();
-  sizes[0] = group_size(c.mesh(), axes);
+  sizes[0] = c.mesh()->size(axes);
   const Layout* stacked = Layout::get(c.mesh(), {Split{.dim = 0, .axes = axes}});
   c.finish({at::prod(move(mine, stacked, Layout::replicated(c.mesh()), sizes), 0)});
 }

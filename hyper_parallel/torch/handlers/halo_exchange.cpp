@@ -182,7 +182,7 @@ Halo make_halo(const rules::Window& window, int dim, const Layout* operand, cons
     out.before = out.rows.inside.begin - out.rows.block.begin;
     out.after = out.rows.block.end - out.rows.inside.end;
   }
-  const int ranks = group_size(out.mesh, out.axes);
+  const int ranks = out.mesh->size(out.axes);
   for (int k = 0; k < ranks; ++k) {
     const auto there = member(out.mesh, out.axes, k);
     const Interval theirs = held(operand, dim, window.operand, there);

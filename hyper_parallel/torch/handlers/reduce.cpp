@@ -92,7 +92,7 @@ void cumsum(HandlerCall& c) {
   std::vector<at::Tensor> totals;
   for (const at::Tensor& p : pieces) totals.push_back(p.sum(dim, true));
   const auto k = static_cast<std::int64_t>(pieces.size());
-  const std::int64_t n = group_size(c.mesh(), d.axes);
+  const std::int64_t n = c.mesh()->size(d.axes);
   const at::Tensor mine = at::stack(totals).unsqueeze_(0);
   Shape sizes = mine.sizes().vec();
   sizes[0] = n;
