@@ -48,6 +48,7 @@ PYTHON_ROOMS = {
     "own_ops": ". launch layouts local rules",
     "modules": ". launch layouts local dtensors",
     "verifier": ". launch layouts local own_ops",
+    "verifier/cases": ". verifier",
     # Names of torch and of the older system, and the package itself.
     "tensor/experimental": ". layouts local dtensors",
     "tensor/parallel": "modules tensor/experimental",

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases.recurrent import LSTM
 from mutate import explained, mutate
 
 from hyper_parallel import _torch
-from hyper_parallel.verifier.cases import case, distinct, ints, load_table, made, positive, t
+from hyper_parallel.verifier.case import case, distinct, ints, load_table, made, positive, t
+from hyper_parallel.verifier.cases.recurrent import LSTM
 from hyper_parallel.verifier.session import verify
 
 ALLOWED = Path(__file__).with_name("missing_allowed.tsv")

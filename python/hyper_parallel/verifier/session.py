@@ -27,7 +27,7 @@ import torch
 from hyper_parallel import _torch
 from hyper_parallel.errors import usage_error
 from hyper_parallel.own_ops.distributed_op import find_distributed_op
-from hyper_parallel.verifier.cases import (
+from hyper_parallel.verifier.case import (
     Case,
     Table,
     case_like,
@@ -353,7 +353,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hyper_parallel verify", description=main.__doc__)
     parser.add_argument("ops", nargs="*", help="aten::mm; all rows by default")
     parser.add_argument("--rule", help="a rule to check in place of the op's own")
-    parser.add_argument("--cases", help="a table of cases, as tests/verify/cases")
+    parser.add_argument(
+        "--cases", help="a package of cases in place of hyper_parallel.verifier.cases"
+    )
     parser.add_argument("--no-dispatch", action="store_true")
     parser.add_argument("--no-missing", action="store_true")
     parser.add_argument("--seed", type=int, default=0)

@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import case, made, positive, t
+from hyper_parallel.verifier.case import case, made, positive, t
 
 from .table import SORTED, give, without
 

@@ -1,6 +1,6 @@
 """Look-ups in tables, and attention."""
 
-from hyper_parallel.verifier.cases import case, ints, t
+from hyper_parallel.verifier.case import case, ints, t
 
 from .table import bools_with_true, give, without
 

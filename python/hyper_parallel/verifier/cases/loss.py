@@ -3,7 +3,7 @@
 import torch
 import torch.nn.modules.linear_cross_entropy  # registers its ops
 
-from hyper_parallel.verifier.cases import case, ints, made, positive, t, uniform
+from hyper_parallel.verifier.case import case, ints, made, positive, t, uniform
 
 from .table import give
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import bools, case, grid, ints, made, t
+from hyper_parallel.verifier.case import bools, case, grid, ints, made, t
 
 from .table import give
 

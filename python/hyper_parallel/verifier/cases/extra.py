@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import case, ints, made, positive, t, uniform
+from hyper_parallel.verifier.case import case, ints, made, positive, t, uniform
 
 from .table import give
 

@@ -1,6 +1,6 @@
 """Random draws."""
 
-from hyper_parallel.verifier.cases import case, positive, t, uniform
+from hyper_parallel.verifier.case import case, positive, t, uniform
 
 from .table import bools_as_floats, give
 

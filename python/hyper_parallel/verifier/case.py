@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.util
 import math
 import os
@@ -196,7 +197,7 @@ def in_place_name(op: str) -> str:
 
 
 class Table:
-    """The cases of all ops: the package ``tests/verify/cases``."""
+    """The cases of all ops: the package ``hyper_parallel.verifier.cases`` or one like it."""
 
     def __init__(self, module: Any) -> None:
         self._cases: dict[str, list[Case]] = module.CASES
@@ -213,18 +214,22 @@ def load_table(path: str | os.PathLike[str] | None = None) -> Table:
     """Read the table of cases.
 
     Args:
-        path: a module or a package; default: ``$HYPER_PARALLEL_CASES``, else ``tests/verify/cases``
-            of this checkout.
+        path: a module or a package; default: ``$HYPER_PARALLEL_CASES``, else the package's own.
+
+    Raises:
+        UsageError: HP-V004, no file there.
     """
-    default = Path(__file__).resolve().parents[3] / "tests" / "verify" / "cases"
-    file = Path(path or os.environ.get("HYPER_PARALLEL_CASES") or default)
+    path = path or os.environ.get("HYPER_PARALLEL_CASES")
+    if not path:
+        return Table(importlib.import_module("hyper_parallel.verifier.cases"))
+    file = Path(path)
     if file.is_dir():
         file /= "__init__.py"
     if not file.is_file():
         raise usage_error(
             "HP-V004",
             f"verify: no table of cases at {file}",
-            hint="give example_inputs or cases=[...], or set HYPER_PARALLEL_CASES",
+            hint="give example_inputs or cases=[...], or leave HYPER_PARALLEL_CASES unset",
         )
     spec = importlib.util.spec_from_file_location("hyper_parallel_cases", file)
     assert spec is not None and spec.loader is not None

@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import case, distinct, made, t, uniform, unit
+from hyper_parallel.verifier.case import case, distinct, made, t, uniform, unit
 
 from .table import give, without
 

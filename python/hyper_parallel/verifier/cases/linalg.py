@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import case, ints, t, unit
+from hyper_parallel.verifier.case import case, ints, t, unit
 
 from .table import dominant, give, lower, posdef, without
 

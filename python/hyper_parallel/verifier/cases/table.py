@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from hyper_parallel.verifier.cases import ints, made, mixed
+from hyper_parallel.verifier.case import ints, made, mixed
 
 CASES = {}
 WITHOUT = {}

@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import (
+from hyper_parallel.verifier.case import (
     bools,
     case,
     grid,

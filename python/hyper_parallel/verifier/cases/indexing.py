@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import bools, case, distinct, grid, ints, made, positive, t
+from hyper_parallel.verifier.case import bools, case, distinct, grid, ints, made, positive, t
 
 from .table import PERMUTED, SORTED, columns, give
 

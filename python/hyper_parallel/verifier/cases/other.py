@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import case, made, t
+from hyper_parallel.verifier.case import case, made, t
 
 from .table import COMPLEX, SORTED, dominant, give, half
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import case, distinct, ints, made, positive, t, unit
+from hyper_parallel.verifier.case import case, distinct, ints, made, positive, t, unit
 
 from .table import INF, give
 

@@ -1,6 +1,6 @@
 """Joining and cutting."""
 
-from hyper_parallel.verifier.cases import case, t
+from hyper_parallel.verifier.case import case, t
 
 from .table import give
 

@@ -1,6 +1,6 @@
 """Recurrent layers and cells."""
 
-from hyper_parallel.verifier.cases import case, t
+from hyper_parallel.verifier.case import case, t
 
 from .table import give, without
 

@@ -1,6 +1,6 @@
 """Normalisation."""
 
-from hyper_parallel.verifier.cases import case, positive, t
+from hyper_parallel.verifier.case import case, positive, t
 
 from .table import give, without
 

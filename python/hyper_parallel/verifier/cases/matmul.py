@@ -1,6 +1,6 @@
 """Contractions."""
 
-from hyper_parallel.verifier.cases import case, t
+from hyper_parallel.verifier.case import case, t
 
 from .table import COMPLEX, give
 

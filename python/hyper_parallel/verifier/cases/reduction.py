@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import bools, case, distinct, grid, ints, positive, t
+from hyper_parallel.verifier.case import bools, case, distinct, grid, ints, positive, t
 
 from .table import INF, all_but_one, give, some_nan, sparse, without
 

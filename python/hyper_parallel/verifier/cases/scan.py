@@ -2,7 +2,7 @@
 
 import torch
 
-from hyper_parallel.verifier.cases import case, distinct, grid, ints, made, t
+from hyper_parallel.verifier.case import case, distinct, grid, ints, made, t
 
 from .table import give
 
