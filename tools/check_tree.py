@@ -26,6 +26,7 @@ CPP_ROOMS = {
     "torch/base": "core",
     "torch/ranks/local": "core torch/base",
     "torch/ranks": "core torch/base torch/ranks/local",
+    "torch/random": "core torch/base",
     "torch/comm": "core plan torch/base torch/ranks",
     "torch/tensor": "core plan torch/base torch/ranks torch/comm",
     "torch/local": "core torch/base torch/ranks torch/comm torch/tensor",
