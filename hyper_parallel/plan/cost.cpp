@@ -10,6 +10,10 @@ double reduce_scatter_bytes(int ranks, double part) { return (ranks - 1) * part;
 
 double all_reduce_bytes(int ranks, double whole) { return 2.0 * (ranks - 1) / ranks * whole; }
 
+double broadcast_bytes(int ranks, double whole) { return ranks == 1 ? 0 : whole; }
+
+double all_to_all_bytes(int ranks, double whole) { return 1.0 * (ranks - 1) / ranks * whole; }
+
 double step_seconds(StepKind kind, int ranks, double bytes, const Link& link,
                     const Topology& topology) {
   switch (kind) {

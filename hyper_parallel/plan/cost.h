@@ -4,19 +4,26 @@
 
 namespace hyper_parallel::plan {
 
-/// Bytes that one of `ranks` ranks sends (and receives), with n = `ranks` and local tensors that
-/// are padded to the largest: what the executor really moves.
+/// The one place of these formulas: plans, rules, handlers and the collectives of local code price
+/// and report by them.
+///
+/// Bytes that one of `ranks` ranks sends or receives, the largest over ranks, with n = `ranks` and
+/// local tensors that are padded to the largest: what the executor really moves.
 ///
 ///     all_gather      (n - 1) * part            part: local bytes before
 ///     reduce_scatter  (n - 1) * part            part: local bytes after
 ///     all_reduce      2 (n - 1) / n * whole     whole: local bytes
+///     broadcast       whole                     whole: local bytes
+///     all_to_all      (n - 1) / n * whole       whole: local bytes, in equal shares
 ///
-/// All-to-all and permute move what overlaps, exactly; see `Space::exchange`.
+/// An all-to-all of other shares, and permute, move what overlaps, exactly; see `Space::exchange`.
 /// Source: ring algorithms; Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective
 /// Communication Operations in MPICH".
 double all_gather_bytes(int ranks, double part);
 double reduce_scatter_bytes(int ranks, double part);
 double all_reduce_bytes(int ranks, double whole);
+double broadcast_bytes(int ranks, double whole);
+double all_to_all_bytes(int ranks, double whole);
 
 /// Time of one step that moves `bytes` among `ranks` ranks: launch + hops * latency + bytes /
 /// bandwidth. Hops are ceil(log2 n), twice that for all_reduce: what trees and recursive doubling
