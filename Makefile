@@ -4,10 +4,12 @@
 #   HP_VENV=<folder>   another environment than .venv
 #   PRESET=<name>      core, dev, asan or ci of CMakePresets.json
 #   JOBS=<n>           compile jobs
+#   SECONDS=<n>        for each form of text, in fuzz-text
 
 HP_VENV ?= .venv
 PRESET ?= dev
 JOBS ?= 2
+SECONDS ?= 60
 PYTHON ?= python3
 
 VENV := $(abspath $(HP_VENV))
@@ -27,7 +29,8 @@ SAY = @printf '== %s\n'
 PYTEST := $(PY) -m pytest -x -q --durations=10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench verify mutate sweep models models-all build core lint format clean doctest
+.PHONY: help demo test bench verify mutate sweep models models-all build core fuzz-text asan lint format \
+  clean doctest
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -89,6 +92,20 @@ core: doctest $(TOOLS)  ## Build and test the torch-free part only
 	@cmake --build build/core -j $(JOBS)
 	$(SAY) "test: core"
 	@ctest --preset core --no-tests=ignore
+
+fuzz-text: doctest $(TOOLS)  ## Feed parsers random and damaged texts for SECONDS (60) a form
+	$(call configure,core)
+	@cmake --build build/core -j $(JOBS) --target core_tests
+	$(SAY) "fuzz-text"
+	@HP_FUZZ_SECONDS=$(SECONDS) build/core/bin/core_tests -ts='Fuzz*'
+
+# Time: about 15 minutes of two cores, most of it the build.
+asan: doctest $(PACKAGES)  ## Run the C++ tests under the address and undefined-behaviour sanitizers
+	$(call configure,asan)
+	$(SAY) "build: asan"
+	@cmake --build build/asan -j $(JOBS) --target core_tests torch_tests
+	$(SAY) "test: asan"
+	@ctest --preset asan -L '^(core|torch)$$' --no-tests=ignore
 
 lint: $(TOOLS)  ## Check style, includes and files
 	$(SAY) "lint"

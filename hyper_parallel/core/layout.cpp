@@ -27,7 +27,7 @@ LayoutTable& layout_table() {
                        .hint("an axis can cut one tensor dim only"));
 }
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 }  // namespace
 
@@ -79,6 +79,10 @@ const Layout* Layout::get(const Mesh* mesh, std::vector<Split> splits,
     if (axes.empty()) continue;
     s.axes = std::move(axes);
     s.block = std::max<std::int64_t>(s.block, 1);
+    if (std::any_of(s.segments.begin(), s.segments.end(), [](auto size) { return size < 0; })) {
+      throw UsageError(
+          Message("HP-L007", "a segment of dim " + std::to_string(s.dim) + " has a negative size"));
+    }
     if (s.segments.size() == 1) s.segments.clear();
     kept.push_back(std::move(s));
   }

@@ -60,7 +60,9 @@ class Layout {
   static const Layout* get(const Mesh* mesh, std::span<const Placement> placements);
 
   /// The full form. `partials` has one entry an axis; entries of axes that cut a dim are ignored.
-  /// Throws UsageError if an axis is used twice or is unknown, a dim is listed twice or negative.
+  /// A block below 1 counts as 1; one segment is the same as none.
+  /// Throws UsageError if an axis is used twice or is unknown, a dim is listed twice or negative, a
+  /// segment is negative.
   static const Layout* get(const Mesh* mesh, std::vector<Split> splits,
                            const std::vector<std::optional<ReduceOp>>& partials = {});
 

@@ -19,6 +19,22 @@ std::string list_text(const std::vector<int>& values) {
   return "[" + join(parts) + "]";
 }
 
+// A mesh lists its ranks, so a slip of the keyboard must not ask for all memory.
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
+
+// The product of sizes, those below 1 counted as 0.
+std::int64_t count_ranks(const std::vector<int>& sizes) {
+  std::int64_t count = 1;
+  for (int size : sizes) {
+    count *= std::max(size, 0);
+    if (count > kMostRanks) {
+      throw UsageError(
+          Message("HP-M014", "a mesh has at most 1048576 ranks").fact("sizes", list_text(sizes)));
+    }
+  }
+  return count;
+}
+
 void check(const std::vector<int>& sizes, const std::vector<std::string>& names,
            const std::vector<int>& ranks) {
   if (sizes.empty()) throw UsageError(Message("HP-M001", "a mesh needs at least one axis"));
@@ -40,15 +56,13 @@ void check(const std::vector<int>& sizes, const std::vector<std::string>& names,
       throw UsageError(Message("HP-M004", "mesh axis \"" + name + "\" is named twice"));
     }
   }
-  std::int64_t product = 1;
   for (int size : sizes) {
     if (size < 1) {
       throw UsageError(
           Message("HP-M005", "axis size must be at least 1").fact("sizes", list_text(sizes)));
     }
-    product *= size;
   }
-  if (product != static_cast<std::int64_t>(ranks.size())) {
+  if (count_ranks(sizes) != static_cast<std::int64_t>(ranks.size())) {
     throw UsageError(Message("HP-M006", "the rank list does not fill the mesh")
                          .fact("sizes", list_text(sizes))
                          .fact("ranks", std::to_string(ranks.size())));
@@ -87,9 +101,7 @@ const Mesh* Mesh::get(const std::vector<int>& sizes, const std::vector<std::stri
                       const std::vector<int>& ranks) {
   std::vector<int> members = ranks;
   if (members.empty()) {
-    std::int64_t product = 1;
-    for (int size : sizes) product *= std::max(size, 0);
-    members.resize(static_cast<std::size_t>(product));
+    members.resize(static_cast<std::size_t>(count_ranks(sizes)));
     std::iota(members.begin(), members.end(), 0);
   }
   check(sizes, names, members);

@@ -18,7 +18,7 @@ class Mesh {
  public:
   /// Intern a mesh. `ranks` empty means 0 .. product of sizes - 1.
   /// Throws UsageError: no axis, a size below 1, names empty, repeated or "None", a count of
-  /// names or ranks that does not fit, a rank listed twice or negative.
+  /// names or ranks that does not fit, a rank listed twice or negative, over 2^20 ranks.
   static const Mesh* get(const std::vector<int>& sizes, const std::vector<std::string>& names,
                          const std::vector<int>& ranks = {});
 

@@ -8,64 +8,75 @@
 namespace hyper_parallel {
 namespace {
 
-// The first part of `path`, which then holds the rest.
-std::string_view take_part(std::string_view& path, bool& more) {
-  const std::size_t dot = path.find('.');
-  const std::string_view part = path.substr(0, dot);
-  more = dot != std::string_view::npos;
-  path.remove_prefix(more ? dot + 1 : path.size());
-  return part;
+std::vector<std::string_view> parts_of(std::string_view path) {
+  std::vector<std::string_view> out;
+  while (true) {
+    const std::size_t dot = path.find('.');
+    out.push_back(path.substr(0, dot));
+    if (dot == std::string_view::npos) return out;
+    path.remove_prefix(dot + 1);
+  }
 }
 
-// Match `letter` against the set that starts after "[" and move `set` behind its "]".
-bool in_set(std::string_view& set, char letter) {
-  const bool other = !set.empty() && set.front() == '!';
+// One sign of a part: a letter, `?` or a whole set `[...]`.
+std::size_t sign_length(std::string_view pattern) {
+  if (pattern.front() != '[') return 1;
+  const std::size_t end = pattern.find(']', pattern.substr(1).starts_with('!') ? 3 : 2);
+  return end == std::string_view::npos ? 1 : end + 1;  // a "[" that is not closed is a letter
+}
+
+bool sign_matches(std::string_view sign, char letter) {
+  if (sign.size() == 1) return sign[0] == '?' || sign[0] == letter;
+  std::string_view set = sign.substr(1, sign.size() - 2);
+  const bool other = set.front() == '!';
   if (other) set.remove_prefix(1);
-  const std::size_t end = set.find(']', 1);
   bool found = false;
-  for (std::size_t i = 0; i < end; ++i) {
-    if (i + 2 < end && set[i + 1] == '-') {
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    if (i + 2 < set.size() && set[i + 1] == '-') {
       found |= set[i] <= letter && letter <= set[i + 2];
       i += 2;
     } else {
       found |= set[i] == letter;
     }
   }
-  set.remove_prefix(end + 1);
   return found != other;
 }
 
-bool part_matches(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() == '*') {
-    for (std::size_t skip = 0; skip <= name.size(); ++skip) {
-      if (part_matches(pattern.substr(1), name.substr(skip))) return true;
+// Where each part or sign of a pattern stands for one of the names or letters, but stars stand for
+// any number of them: only the last star must be tried again, so this takes m * n steps at most.
+template <class IsStar, class Matches>
+bool matches_in_order(std::size_t m, std::size_t n, IsStar is_star, Matches matches) {
+  std::size_t p = 0;
+  std::size_t star = m;   // the last star, m: none yet
+  std::size_t taken = 0;  // what it starts with
+  for (std::size_t i = 0; i < n;) {
+    if (p < m && is_star(p)) {
+      star = p++;
+      taken = i;
+    } else if (p < m && matches(p, i)) {
+      ++p;
+      ++i;
+    } else if (star < m) {
+      p = star + 1;
+      i = ++taken;
+    } else {
+      return false;
     }
-    return false;
   }
-  if (name.empty()) return false;
-  const char sign = pattern.front();
-  pattern.remove_prefix(1);
-  if (sign == '[' && pattern.find(']', 1) != std::string_view::npos) {
-    return in_set(pattern, name.front()) && part_matches(pattern, name.substr(1));
-  }
-  return (sign == '?' || sign == name.front()) && part_matches(pattern, name.substr(1));
+  while (p < m && is_star(p)) ++p;
+  return p == m;
 }
 
-bool parts_match(std::string_view pattern, bool more_pattern, std::string_view name,
-                 bool more_name) {
-  if (!more_pattern) return !more_name;
-  const std::string_view part = take_part(pattern, more_pattern);
-  if (part == "**") {
-    while (true) {
-      if (parts_match(pattern, more_pattern, name, more_name)) return true;
-      if (!more_name) return false;
-      take_part(name, more_name);
-    }
+bool part_matches(std::string_view pattern, std::string_view name) {
+  std::vector<std::string_view> signs;
+  while (!pattern.empty()) {
+    const std::size_t length = sign_length(pattern);
+    signs.push_back(pattern.substr(0, length));
+    pattern.remove_prefix(length);
   }
-  if (!more_name) return false;
-  const std::string_view first = take_part(name, more_name);
-  return part_matches(part, first) && parts_match(pattern, more_pattern, name, more_name);
+  return matches_in_order(
+      signs.size(), name.size(), [&](std::size_t p) { return signs[p] == "*"; },
+      [&](std::size_t p, std::size_t i) { return sign_matches(signs[p], name[i]); });
 }
 
 // Larger is closer.
@@ -74,8 +85,7 @@ std::tuple<int, int, int> closeness(std::string_view pattern) {
       std::count_if(pattern.begin(), pattern.end(), [](char c) { return c != '*' && c != '?'; });
   int deep = 0;
   int wild = 0;
-  for (bool more = true; more;) {
-    const std::string_view part = take_part(pattern, more);
+  for (const std::string_view part : parts_of(pattern)) {
     deep += part == "**";
     wild += part.find_first_of("*?[") != std::string_view::npos;
   }
@@ -85,7 +95,11 @@ std::tuple<int, int, int> closeness(std::string_view pattern) {
 }  // namespace
 
 bool path_matches(std::string_view pattern, std::string_view name) {
-  return parts_match(pattern, true, name, true);
+  const std::vector<std::string_view> patterns = parts_of(pattern);
+  const std::vector<std::string_view> names = parts_of(name);
+  return matches_in_order(
+      patterns.size(), names.size(), [&](std::size_t p) { return patterns[p] == "**"; },
+      [&](std::size_t p, std::size_t i) { return part_matches(patterns[p], names[i]); });
 }
 
 std::vector<int> closest_patterns(const std::vector<std::string>& patterns,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 
 #include "hyper_parallel/core/error.h"
 
@@ -59,14 +60,21 @@ class Reader {
     if (at_ == begin) fail("a name expected");
     return std::string(text_.substr(begin, at_ - begin));
   }
-  std::int64_t number() {
+  std::int64_t number(std::int64_t least, std::int64_t most) {
     skip_space();
     std::int64_t value = 0;
     const auto [end, error] =
         std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-    if (error != std::errc()) fail("a number expected");
+    if (error == std::errc::invalid_argument) fail("a number expected");
+    if (error != std::errc() || value < least || value > most) {
+      fail("a number from " + std::to_string(least) + " to " + std::to_string(most) + " expected");
+    }
     at_ = static_cast<std::size_t>(end - text_.data());
     return value;
+  }
+  int small_number() {
+    return static_cast<int>(
+        number(std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
   }
   [[noreturn]] void fail(const std::string& what) const {
     throw UsageError(Message("HP-T001", what + " at place " + std::to_string(at_))
@@ -82,20 +90,30 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-std::vector<std::int64_t> read_list(Reader& in) {
-  std::vector<std::int64_t> out;
+// The longest dim that text can name; a sum of two such lengths is far from the end of 64 bits.
+constexpr std::int64_t kLongest = std::int64_t{1} << 48;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
+
+// `[a, b]`, each read by `number`.
+template <class Number>
+void read_list(Reader& in, Number number) {
   in.expect("[");
-  if (in.take("]")) return out;
-  do out.push_back(in.number());
+  if (in.take("]")) return;
+  do number();
   while (in.take(","));
   in.expect("]");
-  return out;
 }
 
 TensorMeta read_meta(Reader& in) {
   TensorMeta meta;
   meta.dtype = parse_dtype(in.word());
-  meta.sizes = read_list(in);
+  std::int64_t bytes = bytes_of(meta.dtype);
+  read_list(in, [&] {
+    meta.sizes.push_back(in.number(0, kLongest));
+    const std::int64_t size = std::max<std::int64_t>(meta.sizes.back(), 1);
+    if (size > kMostBytes / bytes) in.fail("a tensor of at most 2^62 bytes expected");
+    bytes *= size;
+  });
   return meta;
 }
 
@@ -108,68 +126,85 @@ const Mesh* read_mesh(Reader& in) {
     std::string name = in.word();
     in.expect("=");
     if (name == "ranks") {
-      for (std::int64_t v : read_list(in)) ranks.push_back(static_cast<int>(v));
+      read_list(in, [&] { ranks.push_back(in.small_number()); });
       break;
     }
     names.push_back(std::move(name));
-    sizes.push_back(static_cast<int>(in.number()));
+    sizes.push_back(in.small_number());
     Reader ahead = in;
     if (ahead.done() || ahead.take(":")) break;
   }
   return Mesh::get(sizes, names, ranks);
 }
 
-struct Cut {
-  int axis;
-  std::int64_t place;
+// One dim while its axes are read: each with its place in the order of cuts.
+struct OpenSplit {
+  Split split;
+  std::vector<std::pair<std::int64_t, int>> axes;  // place, axis
 };
+
+OpenSplit& split_of(std::vector<OpenSplit>& splits, int dim) {
+  for (OpenSplit& open : splits) {
+    if (open.split.dim == dim) return open;
+  }
+  return splits.emplace_back(OpenSplit{.split = {.dim = dim}, .axes = {}});
+}
+
+// `(dim)`, `(dim, place)`, then options: `; block=64`, `; segments=64|32|32`.
+void read_shard(Reader& in, int axis, std::vector<OpenSplit>& splits) {
+  in.expect("(");
+  OpenSplit& open = split_of(splits, in.small_number());
+  const auto count = static_cast<std::int64_t>(open.axes.size());
+  open.axes.emplace_back(in.take(",") ? in.number(0, kLongest) : count, axis);
+  while (in.take(";")) {
+    if (in.take("block=")) {
+      if (open.split.block != 1) in.fail("one block a dim expected");
+      open.split.block = in.number(1, kLongest);
+    } else if (in.take("segments=")) {
+      if (!open.split.segments.empty()) in.fail("one list of segments a dim expected");
+      do open.split.segments.push_back(in.number(0, kLongest));
+      while (in.take("|"));
+    } else {
+      in.fail("block= or segments= expected");
+    }
+  }
+  in.expect(")");
+}
+
+// The splits with their axes in order. The places of one dim must be 0, 1, 2 ...
+std::vector<Split> close(const Reader& in, std::vector<OpenSplit> splits) {
+  std::vector<Split> out;
+  for (OpenSplit& open : splits) {
+    std::sort(open.axes.begin(), open.axes.end());
+    for (const auto& [place, axis] : open.axes) {
+      if (place != static_cast<std::int64_t>(open.split.axes.size())) {
+        in.fail("places 0, 1, ... of dim " + std::to_string(open.split.dim) +
+                ", each once, expected");
+      }
+      open.split.axes.push_back(axis);
+    }
+    out.push_back(std::move(open.split));
+  }
+  return out;
+}
 
 const Layout* read_layout(Reader& in, const Mesh* mesh) {
   std::vector<std::optional<ReduceOp>> partials(static_cast<std::size_t>(mesh->ndim()));
-  std::vector<Split> splits;
-  std::vector<std::vector<Cut>> cuts;  // beside splits
+  std::vector<OpenSplit> splits;
   for (int axis = 0; axis < mesh->ndim(); ++axis) {
     if (in.take("R")) continue;
     if (in.take("P")) {
       in.expect("(");
       partials[static_cast<std::size_t>(axis)] = parse_reduce_op(in.word());
       in.expect(")");
-      continue;
-    }
-    if (!in.take("S")) {
+    } else if (in.take("S")) {
+      read_shard(in, axis, splits);
+    } else {
       in.fail("one placement (R, S(dim), P(kind)) for mesh axis \"" + mesh->name(axis) +
               "\" expected");
     }
-    in.expect("(");
-    const int dim = static_cast<int>(in.number());
-    auto it =
-        std::find_if(splits.begin(), splits.end(), [&](const Split& s) { return s.dim == dim; });
-    const auto index = static_cast<std::size_t>(it - splits.begin());
-    if (it == splits.end()) {
-      splits.push_back(Split{.dim = dim});
-      cuts.emplace_back();
-    }
-    const std::int64_t place =
-        in.take(",") ? in.number() : static_cast<std::int64_t>(cuts[index].size());
-    cuts[index].push_back({axis, place});
-    while (in.take(";")) {
-      if (in.take("block=")) {
-        splits[index].block = in.number();
-      } else if (in.take("segments=")) {
-        do splits[index].segments.push_back(in.number());
-        while (in.take("|"));
-      } else {
-        in.fail("block= or segments= expected");
-      }
-    }
-    in.expect(")");
   }
-  for (std::size_t i = 0; i < splits.size(); ++i) {
-    std::stable_sort(cuts[i].begin(), cuts[i].end(),
-                     [](const Cut& a, const Cut& b) { return a.place < b.place; });
-    for (const Cut& cut : cuts[i]) splits[i].axes.push_back(cut.axis);
-  }
-  return Layout::get(mesh, std::move(splits), partials);
+  return Layout::get(mesh, close(in, std::move(splits)), partials);
 }
 
 }  // namespace

@@ -24,7 +24,6 @@ UNREACHED = {
     "HP-R001": "Python has no choice of a topology; tests/plan has it",
     "HP-S007": "torch's parser counts out= tensors first",
     "HP-S032": "only C++ code chooses strategies by hand",
-    "HP-X001": "a fault of the library",
 }
 TESTS = [
     path

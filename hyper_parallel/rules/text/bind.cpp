@@ -81,7 +81,13 @@ class Binder {
   std::vector<const Dim*> lay_out(const Notation::Tensor& t, int ndim, int lead) const {
     std::vector<const Dim*> out(at(ndim), nullptr);
     for (const Dim& d : t.dims) {
-      if (!d.at.empty()) out[at(dim_of(call_, d.at, d.at_default, ndim))] = &d;
+      if (d.at.empty()) continue;
+      const Dim*& place = out[at(dim_of(call_, d.at, d.at_default, ndim))];
+      if (place != nullptr) {
+        throw UsageError(Message(
+            "HP-S004", call_.op + ": \"" + place->at + "\" and \"" + d.at + "\" name one dim"));
+      }
+      place = &d;
     }
     std::vector<const Dim*> others;
     for (const Dim& d : t.dims) {
@@ -245,8 +251,9 @@ class Binder {
     for (std::size_t d = 0; d < places_[0].size(); ++d) {
       const Dim& dim = *places_[0][d];
       if (dim.at.empty() || dim.letters.empty() || on_result(dim.letters[0])) continue;
-      out.sizes.insert(out.sizes.begin() + static_cast<std::ptrdiff_t>(d), 1);
-      out.dims.insert(out.dims.begin() + static_cast<std::ptrdiff_t>(d), std::vector<int>{});
+      const auto place = static_cast<std::ptrdiff_t>(std::min(d, out.sizes.size()));
+      out.sizes.insert(out.sizes.begin() + place, 1);
+      out.dims.insert(out.dims.begin() + place, std::vector<int>{});
     }
   }
 

@@ -28,6 +28,9 @@ class Parser {
     }
     skip();
     if (at_ != text_.size()) fail("nothing more expected");
+    for (const auto* tensors : {&out_.inputs, &out_.outputs}) {
+      for (const Notation::Tensor& t : *tensors) check_twice(t);
+    }
     return std::move(out_);
   }
 
@@ -109,10 +112,10 @@ class Parser {
       return out;
     }
     if (take("(")) {
-      while (!take(")")) {
+      do {
         skip();
         out.letters.push_back(letter());
-      }
+      } while (!take(")"));
     } else if (text_[at_] == '_') {
       ++at_;
       out.kind = Notation::Dim::Kind::whole;
@@ -167,6 +170,21 @@ class Parser {
     return index;
   }
 
+  // A mesh axis cannot cut two dims of a tensor, so a letter on two of them is never split.
+  void check_twice(const Notation::Tensor& tensor) const {
+    std::vector<char> seen(out_.letters.size(), 0);
+    for (const Notation::Dim& d : tensor.dims) {
+      for (int l : d.letters) {
+        const auto index = static_cast<std::size_t>(l);
+        const Notation::Letter& letter = out_.letters[index];
+        if (seen[index] != 0 && !letter.blocked) {
+          fail("\"" + letter.name + "!\" for a letter on two dims of a tensor expected");
+        }
+        seen[index] = 1;
+      }
+    }
+  }
+
   void option() {
     skip();
     const std::string word = name();
@@ -188,7 +206,11 @@ class Parser {
       skip();
       out_.handler = name();
     } else {
-      out_.reduce = parse_reduce_op(word);
+      try {
+        out_.reduce = parse_reduce_op(word);
+      } catch (const UsageError&) {
+        fail("an option expected, not \"" + word + "\"");
+      }
     }
   }
 
