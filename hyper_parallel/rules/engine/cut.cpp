@@ -117,6 +117,7 @@ std::optional<Reading> read_as(const ConcreteRule& rule, const std::vector<int>&
   for (std::size_t i = last + 1; i < factors.size(); ++i) {
     minors *= rule.factors[at(factors[i])].size;
   }
+  if (majors == 0 || minors == 0) return std::nullopt;  // nothing lies there
   Reading out;
   for (std::size_t i = first; i <= last; ++i) out.cuts.emplace_back(factors[i], FactorCut{});
   for (std::size_t i = 0; i < places.size(); ++i) {

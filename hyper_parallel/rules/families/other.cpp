@@ -106,7 +106,10 @@ ConcreteRule build_search(const Call& call, Words) {
   const Shape& sorted = call.inputs[0].meta.sizes;
   if (sorted.size() > 1) {
     check_ndim(call, 1, sorted.size());
+    if (call.inputs.size() > 2 && call.inputs[2].present) check_ndim(call, 2, sorted.size());
     for (std::size_t d = 0; d + 1 < sorted.size(); ++d) {
+      const std::int64_t size = call.inputs[1].meta.sizes[d];
+      if (size != sorted[d]) throw_sizes(call, 1, d, size, sorted[d], "the sorted tensor");
       put(rule.inputs[0], d, factors[d]);
       if (call.inputs.size() > 2 && call.inputs[2].present) put(rule.inputs[2], d, factors[d]);
     }

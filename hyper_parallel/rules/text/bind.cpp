@@ -50,7 +50,7 @@ class Binder {
   void check_operands() const {
     const std::size_t most = notation_.inputs.size();
     std::size_t least = most;
-    while (least > 0 && notation_.inputs[least - 1].optional) --least;
+    while (least > 1 && notation_.inputs[least - 1].optional) --least;
     check_count(call_, least, most);
   }
 
@@ -70,7 +70,7 @@ class Binder {
                                               std::to_string(dots ? named - 1 : named))
                            .fact("sizes", hyper_parallel::to_string(call_.inputs[i].meta.sizes)));
     }
-    if (dots) dots_ndim_ = std::max(dots_ndim_, at(lead));
+    if (dots) dots_ndim_ = std::max(dots_ndim_, at(std::max(lead, 0)));
     return lay_out(t, ndim, std::max(lead, 0));
   }
 

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/rules/handlers.h"
 
 namespace hyper_parallel::rules {
 namespace {
@@ -61,6 +62,14 @@ class Parser {
     while (at_ < text_.size() && is_name(text_[at_])) ++at_;
     if (at_ == begin) fail("a name expected");
     return std::string(text_.substr(begin, at_ - begin));
+  }
+  std::string handler() {
+    std::string out = name();
+    const auto known = handlers();
+    if (std::none_of(known.begin(), known.end(), [&](const auto& h) { return h.name == out; })) {
+      fail("the name of a handler expected, not \"" + out + "\"");
+    }
+    return out;
   }
   [[noreturn]] void fail(const std::string& what) const {
     throw UsageError(
@@ -161,7 +170,7 @@ class Parser {
     }
     if (take_here('!')) it->blocked = true;
     if (take_here('~')) {
-      it->handler = name();
+      it->handler = handler();
       if (take_here('/')) {
         expect("R");
         it->finished = true;
@@ -204,7 +213,7 @@ class Parser {
       out_.filled = true;
     } else if (word == "handler") {
       skip();
-      out_.handler = name();
+      out_.handler = handler();
     } else {
       try {
         out_.reduce = parse_reduce_op(word);

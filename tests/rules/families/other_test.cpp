@@ -26,6 +26,12 @@ TEST_SUITE("OtherRules") {
           "P(sum) -> P(sum)");
     CHECK(forward("aten::searchsorted.Tensor", "x=2", {"f32[9] R", "f32[4, 6] S(1)", "-"}) ==
           "R, S(1), - -> S(1)");
+    CHECK(error([] {
+            forward("aten::searchsorted.Tensor", "x=2", {"f32[4, 9]", "f32[6, 6]", "-"});
+          }).starts_with("[HP-S002] aten::searchsorted.Tensor"));
+    CHECK(error([] {
+            forward("aten::searchsorted.Tensor", "x=2", {"f32[4, 9]", "f32[4, 6]", "i64[]"});
+          }).starts_with("[HP-S003] aten::searchsorted.Tensor"));
     CHECK(result_sizes("aten::linalg_cross", {"f32[1, 3]", "f32[4, 3]"}) == "[4, 3]");
     CHECK(forward("aten::linalg_solve_triangular", "x=2",
                   {"f32[2, 4, 4] S(0)", "f32[2, 4, 3] R"}) == "S(0), S(0) -> S(0)");

@@ -100,6 +100,17 @@ TEST_SUITE("Notation") {
           }).starts_with("[HP-S050] rule notation: a letter of an operand expected"));
   }
 
+  TEST_CASE("TwoAttributesThatNameOneDim") {
+    const Attrs same = {{"dim0", std::int64_t{1}}, {"dim1", std::int64_t{-1}}};
+    CHECK(error([&] { made("... a@dim0 b@dim1 -> ...", {"f32[4, 6]"}, same); }) ==
+          "[HP-S004] example: \"dim0\" and \"dim1\" name one dim");
+  }
+
+  TEST_CASE("ABroadcastOperandMayLackNamedDims") {
+    CHECK(lines(made("^... a, ... a -> ... a", {"f32[]", "f32[4, 6]"})) ==
+          "R R -> R\nR S(0) -> S(0)    d0\nR S(1) -> S(1)    a\n");
+  }
+
   TEST_CASE("ADimOfSeveralLetters") {
     CHECK(lines(made("(h d), h -> h d", {"f32[12]", "f32[4]"})) ==
           "R R -> R\n"
@@ -130,6 +141,23 @@ TEST_SUITE("Notation") {
     CHECK(failure("... ... -> a").starts_with("[HP-S050] rule notation: at most one ..."));
     CHECK(failure("a -> a; median").find("median") != std::string::npos);
     CHECK(failure("a -> a b)").starts_with("[HP-S050]"));
+    CHECK(failure("a~soft -> a")
+              .starts_with("[HP-S050] rule notation: the name of a handler expected, not \"soft\" "
+                           "at place 6"));
+    CHECK(failure("a a -> a")
+              .starts_with(
+                  "[HP-S050] rule notation: \"a!\" for a letter on two dims of a tensor expected"));
+    CHECK(failure("( ) -> ()").starts_with("[HP-S050] rule notation: a name expected at place 2"));
+  }
+
+  TEST_CASE("SomeOperandMustBeThere") {
+    CHECK(error([] { made("?a -> =", {}); }).starts_with("[HP-S001] example"));
+  }
+
+  TEST_CASE("ADimOfSeveralLettersWithoutElements") {
+    const Row row = {"mine::view", "a (b c), c -> a b c"};
+    const Call c = call("mine::view", "x=2", {"f32[4, 0] S(1)", "f32[4]"});
+    CHECK(answer(infer_forward(concretize(row, c), c)) == "S(1), R -> S(1)");
   }
 
   TEST_CASE("ARowOfOnesOwn") {
