@@ -7,6 +7,7 @@
 ///     custom_shard, value_and_grad; torch_layer::all_reduce for local code
 ///     register_rule               a sharding rule for an op of the program's own
 ///     shard_parameters            a torch::nn::Module by a plan
+///     CommReport, explain::table  what ranks exchanged, and why
 ///     run_local, current_rank     ranks as threads of this process
 ///     infer_forward, infer_backward, infer_grad, plan::redistribute    on layouts alone
 
@@ -16,9 +17,11 @@
 #include "hyper_parallel/core/placement.h"
 #include "hyper_parallel/core/tensor_meta.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/explain/report.h"
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/rules/rule.h"
 #include "hyper_parallel/torch/comm/collective_ops.h"
+#include "hyper_parallel/torch/comm/record.h"
 #include "hyper_parallel/torch/dispatch/user_ops.h"
 #include "hyper_parallel/torch/face/api.h"
 #include "hyper_parallel/torch/face/module.h"

@@ -23,11 +23,12 @@ CPP_ROOMS = {
     "rules/engine": "core plan rules",
     "rules/families": "core rules rules/build rules/text rules/engine",
     "rules/query": "core rules rules/build rules/text rules/engine rules/families",
+    "explain": "core plan",
     "torch/base": "core",
     "torch/ranks/local": "core torch/base",
     "torch/ranks": "core torch/base torch/ranks/local",
     "torch/random": "core torch/base",
-    "torch/comm": "core plan torch/base torch/ranks",
+    "torch/comm": "core plan explain torch/base torch/ranks",
     "torch/tensor": "core plan torch/base torch/ranks torch/comm",
     "torch/local": "core torch/base torch/ranks torch/comm torch/tensor",
     "torch/dispatch": "core plan rules torch/base torch/ranks torch/comm torch/tensor",
@@ -38,7 +39,7 @@ CPP_ROOMS = {
     "torch/verify": "core plan rules rules/engine torch/base torch/ranks torch/comm torch/tensor "
     "torch/dispatch",
     # The list of public headers.
-    ".": "core plan rules rules/query torch/ranks torch/comm torch/dispatch torch/face",
+    ".": "core plan rules rules/query explain torch/ranks torch/comm torch/dispatch torch/face",
 }
 PYTHON_ROOMS = {
     "launch": ".",

@@ -154,3 +154,86 @@ def rule_rows() -> list[tuple[str, str, str, list[str]]]: ...
 def rule_handlers() -> list[tuple[str, str]]: ...
 def redistribution_bytes(source: Layout_, target: Layout_, meta: str) -> float:
     """Bytes that a rank moves from one layout to another."""
+
+class CommRow:
+    """One collective that a rank took part in: a line of a report; a value."""
+
+    def __init__(
+        self,
+        kind: str,
+        axes: tuple[str, ...],
+        bytes: int,
+        phase: str,
+        op: str = "",
+        reason: str = "",
+        tensor: str = "",
+        source: str = "",
+        target: str = "",
+        ranks: int = 1,
+        joined: int = 0,
+    ) -> None: ...
+    @property
+    def kind(self) -> str:
+        """all_reduce, all_gather, reduce_scatter, all_to_all, permute, broadcast"""
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Of the mesh, major to minor."""
+    @property
+    def bytes(self) -> int:
+        """That one rank sends, the largest over ranks."""
+    @property
+    def phase(self) -> str:
+        """forward or backward"""
+    @property
+    def op(self) -> str:
+        """For which it was issued, such as aten::linear; empty if the program asked."""
+    @property
+    def reason(self) -> str:
+        """The argument, and what the op needs."""
+    @property
+    def tensor(self) -> str:
+        """The whole tensor, such as f32[4, 8]."""
+    @property
+    def source(self) -> str:
+        """Its placements before; empty for collectives of local code."""
+    @property
+    def target(self) -> str:
+        """Its placements after."""
+    @property
+    def ranks(self) -> int:
+        """Of the group."""
+    @property
+    def joined(self) -> int:
+        """Rows of one number, if not 0, went out as one collective."""
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+def select_rows(
+    rows: Sequence[CommRow],
+    kind: str | None = None,
+    phase: str | None = None,
+    axes: Sequence[str] | None = None,
+    op: str | None = None,
+) -> list[CommRow]:
+    """The rows that fit all that is given."""
+
+def count_rows(rows: Sequence[CommRow]) -> int:
+    """The number of collectives; those that went out as one count once."""
+
+def rows_table(rows: Sequence[CommRow]) -> str:
+    """Counts and bytes by phase, kind and axes."""
+
+def rows_why(rows: Sequence[CommRow]) -> str:
+    """One line a collective: what it moves, and what asked for it."""
+
+def rows_html(rows: Sequence[CommRow], title: str) -> str:
+    """A page with the sums, and every collective with its cause."""
+
+def rows_json(rows: Sequence[CommRow]) -> str:
+    """The rows as JSON, one a line."""
+
+def explain_plan(source: str, target: str, topology: str = "uniform", json: bool = False) -> str:
+    """A redistribution by text: steps, bytes, lower bound, time."""
+
+def topologies() -> list[str]:
+    """The names of the known topologies, the default first."""

@@ -21,7 +21,6 @@ UNREACHED = {
     "HP-D014": "no type of argument that torch has holds tensors out of sight",
     "HP-D030": "the rule keeps the vocabulary whole in such a call",
     "HP-D090": "a row that names a handler wrongly; the rows are tested",
-    "HP-R001": "Python has no choice of a topology; tests/plan has it",
     "HP-S007": "torch's parser counts out= tensors first",
     "HP-S032": "only C++ code chooses strategies by hand",
 }

@@ -1,43 +1,59 @@
 #include "hyper_parallel/torch/comm/record.h"
 
-#include <memory>
-
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/comm/cause.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/ranks/of_rank.h"
 
-namespace hyper_parallel::torch_layer {
-namespace {
+namespace hyper_parallel {
 
-struct Record {
+struct CommReport::Rows {
+  std::mutex mutex;
   std::vector<CommRow> rows;
-  CommObserver observer;
 };
 
-std::unique_ptr<Record>& current_record() { return of_rank<std::unique_ptr<Record>, Record>(); }
+namespace {
+
+using torch_layer::Cause;
+using OpenReports = std::vector<std::shared_ptr<CommReport::Rows>>;
+
+// The reports that the calling rank records, outer ones first.
+OpenReports& open_reports() { return torch_layer::of_rank<OpenReports, struct OpenReportsTag>(); }
 
 CommRow make_row(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
                  const TensorMeta& meta, double bytes) {
   CommRow row;
   row.kind = kind;
-  for (char& c : row.kind) c = c == '-' ? '_' : c;
+  std::replace(row.kind.begin(), row.kind.end(), '-', '_');
   for (int axis : axes) {
     row.axes.push_back(mesh->name(axis));
     row.ranks *= mesh->size(axis);
   }
-  row.bytes = bytes;
-  row.meta = meta;
+  row.bytes = std::llrint(bytes);
+  row.tensor = to_string(meta);
   // A handler's own backward runs its collectives as if forward.
   row.backward = torch::autograd::get_current_graph_task_id() >= 0;
-  const Cause& cause = current_cause();
+  const Cause& cause = torch_layer::current_cause();
   if (cause.op != nullptr) row.op = *cause.op;
   if (cause.reason != nullptr) row.reason = *cause.reason;
   return row;
 }
 
-void add(const plan::Step& step, const TensorMeta& meta, bool backward, int joined) {
+void add(const CommRow& row) {
+  for (const auto& report : open_reports()) {
+    const std::lock_guard lock(report->mutex);
+    report->rows.push_back(row);
+  }
+}
+
+void add_step(const plan::Step& step, const TensorMeta& meta, bool backward, int joined) {
   if (!step.communicates()) return;
   CommRow row =
       make_row(plan::to_string(step.kind), step.before->mesh(), step.axes, meta, step.bytes);
@@ -45,32 +61,39 @@ void add(const plan::Step& step, const TensorMeta& meta, bool backward, int join
   row.joined = joined;
   row.from = step.before->to_string();
   row.to = step.after->to_string();
-  current_record()->rows.push_back(std::move(row));
+  add(row);
 }
 
 }  // namespace
 
-void note_collective(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
-                     const TensorMeta& local, double bytes) {
-  if (auto& record = current_record()) {
-    record->rows.push_back(make_row(kind, mesh, axes, local, bytes));
+CommReport::CommReport() : rows_(std::make_shared<Rows>()) {}
+
+CommReport::~CommReport() { stop(); }
+
+void CommReport::start() {
+  OpenReports& open = open_reports();
+  if (std::find(open.begin(), open.end(), rows_) != open.end()) {
+    throw UsageError(Message("HP-R020", "this report is being recorded already"));
   }
+  open.push_back(rows_);
+  static const torch_layer::CommObserver observer = &add_step;
+  torch_layer::set_comm_observer(&observer);
 }
 
-void start_record() {
-  auto& record = current_record();
-  record = std::make_unique<Record>();
-  record->observer = add;
-  set_comm_observer(&record->observer);
+void CommReport::stop() {
+  OpenReports& open = open_reports();
+  if (std::erase(open, rows_) > 0 && open.empty()) torch_layer::set_comm_observer(nullptr);
 }
 
-std::vector<CommRow> stop_record() {
-  auto& record = current_record();
-  if (!record) return {};
-  set_comm_observer(nullptr);
-  std::vector<CommRow> rows = std::move(record->rows);
-  record.reset();
-  return rows;
+std::vector<CommRow> CommReport::rows() const {
+  const std::lock_guard lock(rows_->mutex);
+  return rows_->rows;
 }
 
-}  // namespace hyper_parallel::torch_layer
+void torch_layer::note_collective(std::string_view kind, const Mesh* mesh,
+                                  const std::vector<int>& axes, const TensorMeta& local,
+                                  double bytes) {
+  if (!open_reports().empty()) add(make_row(kind, mesh, axes, local, bytes));
+}
+
+}  // namespace hyper_parallel

@@ -1,39 +1,50 @@
 #pragma once
 
-#include <string>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "hyper_parallel/core/mesh.h"
 #include "hyper_parallel/core/tensor_meta.h"
+#include "hyper_parallel/explain/comm_row.h"
 
-namespace hyper_parallel::torch_layer {
+namespace hyper_parallel {
 
-/// One collective that this rank took part in.
-struct CommRow {
-  std::string kind;               // "all_reduce", "all_gather", ...
-  std::vector<std::string> axes;  // mesh axes of the group
-  int ranks = 1;                  // its size
-  double bytes = 0;               // sent or received by this rank
-  bool backward = false;
-  std::string op;      // the op that asked, "" outside of ops
-  std::string reason;  // argument and cause
-  TensorMeta meta;     // global shape of the tensor
-  std::string from;    // layouts before and after
-  std::string to;
-  int joined = 0;  // rows of one number, if not 0, are one collective
+/// Records the collectives of the calling rank between `start` and `stop`; explain/report.h shows
+/// them. Reports nest: each has all rows of its time. Ranks may share one.
+///
+///     CommReport report;
+///     report.start();
+///     step();
+///     report.stop();
+///     std::cout << explain::table(report.rows());
+class CommReport {
+ public:
+  CommReport();
+  /// Stops on the calling rank.
+  ~CommReport();
+  CommReport(const CommReport&) = delete;
+  CommReport& operator=(const CommReport&) = delete;
+
+  /// Throws UsageError HP-R020 if the calling rank records this report already.
+  void start();
+  /// Nothing happens if the calling rank does not record this report.
+  void stop();
+  /// The rows so far, in order.
+  std::vector<CommRow> rows() const;
+
+  struct Rows;
+
+ private:
+  std::shared_ptr<Rows> rows_;
 };
 
-/// Add a collective that is no step of a plan to the record of this rank, if there is one.
+namespace torch_layer {
+
+/// Add a collective that is no step of a plan to the open reports of this rank.
 /// `local`: what this rank gives; `bytes`: what it sends.
 void note_collective(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
                      const TensorMeta& local, double bytes);
 
-/// Record the collectives of the calling rank from now on. Records do not nest: starting again
-/// starts anew.
-void start_record();
-
-/// End the record and return it; empty if none was started.
-std::vector<CommRow> stop_record();
-
-}  // namespace hyper_parallel::torch_layer
+}  // namespace torch_layer
+}  // namespace hyper_parallel

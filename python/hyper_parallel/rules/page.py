@@ -1,23 +1,13 @@
-"""Commands: ``python -m hyper_parallel rules [op [operands] [attribute=value ...]]``.
-
-rules                                        all names, by family
-rules topk                                   the table of a sample call
-rules aten::mm "f32[8, 16]; f32[16, 32]"     the table of this call
-rules --markdown                             the page docs/rules.md
-"""
+"""What ``hyper_parallel rules`` prints: names, tables of strategies, the page docs/rules.md."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
-
 from hyper_parallel import _core
-from hyper_parallel.errors import UsageError, near_facts, usage_error
+from hyper_parallel.errors import near_facts, usage_error
 from hyper_parallel.rules.infer import strategies
 from hyper_parallel.rules.samples import parse_attrs, parse_inputs, sample
 
-__all__ = ["main", "markdown", "table"]
+__all__ = ["listing", "markdown", "table"]
 
 Rows = list[tuple[str, str, str, list[str]]]
 
@@ -128,30 +118,3 @@ def markdown() -> str:
     ]
     lines += [f"| `{name}` | {doc} |" for name, doc in _core.rule_handlers()]
     return "\n".join(lines) + "\n"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``python -m hyper_parallel rules [op [operands] [attribute=value ...]]``."""
-    parser = argparse.ArgumentParser(
-        prog="hyper_parallel rules",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("op", nargs="?", help="aten::mm, mm, topk; all names are listed without it")
-    parser.add_argument("rest", nargs="*", help="operands as text, and attributes")
-    parser.add_argument("--markdown", action="store_true", help="write docs/rules.md")
-    given = parser.parse_args(arguments)
-    if given.markdown:
-        print(markdown(), end="")
-        return 0
-    if given.op is None:
-        print(listing())
-        return 0
-    operands = " ".join(part for part in given.rest if "[" in part and "=" not in part)
-    attrs = " ".join(part for part in given.rest if "=" in part)
-    try:
-        print(table(given.op, operands, attrs))
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0

@@ -249,4 +249,5 @@ PYBIND11_MODULE(_core, m) {
   init_mesh(m);
   init_layout(m);
   init_rules(m);
+  init_explain(m);
 }

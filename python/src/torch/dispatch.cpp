@@ -4,7 +4,6 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "hyper_parallel/core/error.h"
-#include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/comm/record.h"
 #include "hyper_parallel/torch/dispatch/check_mode.h"
 #include "hyper_parallel/torch/dispatch/frame.h"
@@ -49,26 +48,11 @@ void init_dispatch(py::module_& m) {
     out["size"] = cache.size();
     return out;
   });
-  m.def("start_record", &torch_layer::start_record);
-  m.def("stop_record", [] {
-    py::list out;
-    for (const torch_layer::CommRow& row : torch_layer::stop_record()) {
-      py::dict d;
-      d["kind"] = row.kind;
-      d["axes"] = py::tuple(py::cast(row.axes));
-      d["ranks"] = row.ranks;
-      d["bytes"] = row.bytes;
-      d["phase"] = row.backward ? "backward" : "forward";
-      d["op"] = row.op;
-      d["reason"] = row.reason;
-      d["tensor"] = to_string(row.meta);
-      d["source"] = row.from;
-      d["target"] = row.to;
-      d["joined"] = row.joined;
-      out.append(d);
-    }
-    return out;
-  });
+  py::class_<CommReport>(m, "CommReport_", "The collectives of a rank between start and stop.")
+      .def(py::init<>())
+      .def("start", &CommReport::start)
+      .def("stop", &CommReport::stop)
+      .def_property_readonly("rows", &CommReport::rows);
   m.def("clear_cache", [] { torch_layer::PlanCache::of_thread().clear(); });
 }
 
