@@ -5,6 +5,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/dispatch/frame.h"
+#include "hyper_parallel/torch/dispatch/mixed.h"
 #include "hyper_parallel/torch/dispatch/random.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
 
@@ -21,28 +22,6 @@ std::uint64_t hash_of(const PlanKey& key) {
 }
 
 thread_local bool skip = false;
-
-/// Replace each tensor argument, members of lists too, by `change(tensor, argument)`.
-template <class F>
-void replace_tensors(Frame& f, F change) {
-  for (std::size_t i = 0; i < f.count(); ++i) {
-    const OpInfo::Argument& a = f.info.arguments[i];
-    c10::IValue& v = f.argument(i);
-    if (a.tensor) {
-      if (v.isTensor() && v.toTensor().defined()) v = change(v.toTensor(), a);
-    } else if (a.list && v.isTensorList()) {
-      c10::List<at::Tensor> all;
-      for (const at::Tensor& t : v.toTensorVector()) all.push_back(change(t, a));
-      v = std::move(all);
-    } else if (a.list && !v.isNone()) {
-      c10::List<std::optional<at::Tensor>> some;
-      for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector()) {
-        some.push_back(t && t->defined() ? std::optional<at::Tensor>(change(*t, a)) : t);
-      }
-      v = std::move(some);
-    }
-  }
-}
 
 /// A plain tensor is written with DTensor values (`zeros.scatter_add_(0, i, x)`): the operands
 /// cross the border whole, the plain tensor stays plain and equal on all ranks.
@@ -138,9 +117,14 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
 bool set_skip(bool value) { return std::exchange(skip, value); }
 
 void dispatch(Frame& frame) {
+  if (frame.info.per_member && run_in_groups(frame)) return;
   Operands operands;
   PlanKey key;
   read_call(frame, operands, key);
+  if (operands.several_meshes) {
+    take_numbers_by_value(frame, operands);
+    return dispatch(frame);
+  }
   if (operands.mesh == nullptr) {
     throw UnsupportedError(
         Message("HP-D014", frame.info.name + ": a DTensor stands where tensors cannot be found")

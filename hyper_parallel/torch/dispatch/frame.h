@@ -23,12 +23,35 @@ struct Frame {
   std::size_t count() const { return info.arguments.size(); }
 };
 
+/// Replace each tensor argument, members of lists too, by `change(tensor, argument)`.
+template <class F>
+void replace_tensors(Frame& f, F change) {
+  for (std::size_t i = 0; i < f.count(); ++i) {
+    const OpInfo::Argument& a = f.info.arguments[i];
+    c10::IValue& v = f.argument(i);
+    if (a.tensor) {
+      if (v.isTensor() && v.toTensor().defined()) v = change(v.toTensor(), a);
+    } else if (a.list && v.isTensorList()) {
+      c10::List<at::Tensor> all;
+      for (const at::Tensor& t : v.toTensorVector()) all.push_back(change(t, a));
+      v = std::move(all);
+    } else if (a.list && !v.isNone()) {
+      c10::List<std::optional<at::Tensor>> some;
+      for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector()) {
+        some.push_back(t && t->defined() ? std::optional<at::Tensor>(change(*t, a)) : t);
+      }
+      v = std::move(some);
+    }
+  }
+}
+
 /// The tensor operands of a call, lists flattened; undefined tensors stand for absent ones.
 struct Operands {
   c10::SmallVector<at::Tensor, 8> tensors;
   c10::SmallVector<int, 8> argument;  // which argument each one comes from
   const Mesh* mesh = nullptr;
-  bool plain_write = false;  // a plain tensor would be written
+  bool plain_write = false;     // a plain tensor would be written
+  bool several_meshes = false;  // not all DTensors lie on `mesh`
 };
 
 /// Policies of a thread.
@@ -40,8 +63,7 @@ void set_policy(Policy policy);
 /// (SkipDTensorDispatch). Returns what was set before.
 bool set_skip(bool value);
 
-/// Collect the operands and the key of the plan. Throws UsageError if DTensors lie on different
-/// meshes.
+/// Collect the operands and the key of the plan. The key is of no use if `several_meshes`.
 void read_call(const Frame& frame, Operands& operands, PlanKey& key);
 
 /// Infer and price: the slow path of a call that was not seen before.

@@ -35,6 +35,10 @@ std::unique_ptr<const OpInfo> read(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   info->name = schema.name();
   if (!schema.overload_name().empty()) info->name += "." + schema.overload_name();
+  const bool lists = !schema.arguments().empty() &&
+                     schema.arguments()[0].type()->kind() == c10::TypeKind::ListType;
+  info->per_member = lists && (info->name.starts_with("aten::_foreach_") ||
+                               info->name.starts_with("aten::_fused_"));
   const auto optional_tensor = c10::OptionalType::ofTensor();
   for (const c10::Argument& a : schema.arguments()) {
     OpInfo::Argument out;
@@ -45,6 +49,8 @@ std::unique_ptr<const OpInfo> read(const c10::OperatorHandle& op) {
     }
     out.keyed = !out.tensor && !out.list && is_keyed(type);
     out.written = a.alias_info() != nullptr && a.alias_info()->isWrite();
+    // One overload of a fused optimizer says that it writes the counts of steps. It does not.
+    if (info->per_member && a.name() == "state_steps") out.written = false;
     out.out = a.is_out();
     info->writes |= out.written;
     info->has_out |= out.out;

@@ -41,6 +41,7 @@ struct OpInfo {
   bool writes = false;
   bool views = false;  // some return is a view
   bool has_out = false;
+  bool per_member = false;    // does the same with each member of its lists: _foreach_*, _fused_*
   bool grad_matters = false;  // its strategies depend on whether a gradient is wanted
 };
 

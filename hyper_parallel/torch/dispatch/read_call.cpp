@@ -34,18 +34,6 @@ void add_sizes(const at::Tensor& t, PlanKey& key) {
   for (std::int64_t s : sizes) key.push_back(static_cast<std::uint64_t>(s));
 }
 
-[[noreturn]] void throw_meshes(const Frame& f, const Operands& operands, const at::Tensor& t) {
-  Message message("HP-D002", f.info.name + ": DTensors of different meshes in one op");
-  for (const at::Tensor& other : operands.tensors) {
-    if (is_dtensor(other)) {
-      message.fact("operand", describe(other));
-      break;
-    }
-  }
-  message.fact("operand", describe(t)).hint("redistribute one of them to the other's mesh");
-  throw UsageError(message);
-}
-
 void add_tensor(const Frame& f, std::size_t i, const c10::IValue& v, Operands& operands,
                 PlanKey& key) {
   if (!v.isTensor() || !v.toTensor().defined()) {
@@ -58,7 +46,7 @@ void add_tensor(const Frame& f, std::size_t i, const c10::IValue& v, Operands& o
   if (is_dtensor(t)) {
     const Layout* layout = impl_of(t)->layout();
     if (operands.mesh == nullptr) operands.mesh = layout->mesh();
-    if (layout->mesh() != operands.mesh) throw_meshes(f, operands, t);
+    operands.several_meshes |= layout->mesh() != operands.mesh;
     key.push_back(kWrapped);
     key.push_back(reinterpret_cast<std::uint64_t>(layout));
     add_sizes(t, key);

@@ -1,7 +1,10 @@
 // Ops that no rule can describe: they read or change the wrapper itself.
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <numeric>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/torch/comm/collective_ops.h"
 #include "hyper_parallel/torch/dispatch/frame.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
 
@@ -135,6 +139,46 @@ void strided(Frame& f) {
   dispatch(f);
 }
 
+// GradScaler: gradients divided by the scale, and found_inf 1 if some element of some rank is not
+// finite. One all-reduce of one number for each mesh; found_inf stays plain, equal on all ranks.
+void unscale_and_check(Frame& f) {
+  const std::vector<at::Tensor> grads = f.argument(0).toTensorVector();
+  at::Tensor found = f.argument(1).toTensor();
+  const at::Tensor inverse = f.argument(2).toTensor();
+  if (is_dtensor(found) || is_dtensor(inverse)) no_storage(f);
+  std::vector<const Mesh*> meshes;  // in the order of the list: the same on all ranks
+  for (const at::Tensor& g : grads) {
+    const Mesh* mesh = is_dtensor(g) ? impl_of(g)->layout()->mesh() : nullptr;
+    if (std::find(meshes.begin(), meshes.end(), mesh) == meshes.end()) meshes.push_back(mesh);
+  }
+  const at::NoGradGuard no_grad;
+  for (const Mesh* mesh : meshes) {
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& g : grads) {
+      if (!is_dtensor(g)) {
+        if (mesh == nullptr) parts.push_back(g);
+        continue;
+      }
+      if (impl_of(g)->layout()->mesh() != mesh) continue;
+      if (impl_of(g)->layout()->has_partial()) {
+        throw UnsupportedError(
+            Message("HP-D033", f.info.name + ": a gradient whose sum over the ranks is pending")
+                .fact("gradient", describe(g))
+                .hint("unscale after a backward pass outside of no_grad_sync()"));
+      }
+      parts.push_back(impl_of(g)->local());
+    }
+    at::Tensor here = mesh == nullptr ? found : at::zeros_like(found);
+    torch::jit::Stack stack{parts, here, inverse};
+    f.op.callBoxed(&stack);
+    if (mesh == nullptr) continue;
+    std::vector<int> axes(static_cast<std::size_t>(mesh->ndim()));
+    std::iota(axes.begin(), axes.end(), 0);
+    found.copy_(at::maximum(found, all_reduce(here, mesh, axes, ReduceOp::max)));
+  }
+  f.stack->resize(f.base);
+}
+
 const std::unordered_map<std::string, SpecialOp>& specials() {
   static const auto* const table = new std::unordered_map<std::string, SpecialOp>{
       {"aten::_has_compatible_shallow_copy_type", compatible_shallow_copy},
@@ -144,6 +188,7 @@ const std::unordered_map<std::string, SpecialOp>& specials() {
       {"aten::set_.source_Storage_storage_offset", refuse},
       {"aten::set_.source_Tensor", refuse},
       {"aten::set_.source_Tensor_storage_offset", refuse},
+      {"aten::_amp_foreach_non_finite_check_and_unscale_", unscale_and_check},
       {"aten::resize_", resize},
       {"aten::resize_as_", resize_as},
       {"aten::as_strided", strided},
