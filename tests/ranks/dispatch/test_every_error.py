@@ -47,7 +47,8 @@ def test_dtensors():
     with pytest.raises(UnsupportedError) as caught:
         torch.bernoulli(x.sigmoid(), out=x)
     assert caught.value.code == "HP-D016"
-    refused(UsageError, "HP-D013", torch._foreach_add_, [x, drawn(4, 4)], 1.0)
+    places = put(torch.zeros(4, dtype=torch.int64), LINE("tp"), grad=False)
+    refused(UsageError, "HP-D013", lambda: torch.max(x, 1, out=(drawn(4), places)))
     refused(UsageError, "HP-D023", from_torch, drawn(2))
     refused(UsageError, "HP-D020", to_torch, drawn(2))
     both = put(drawn(4), LINE("tp"), grad=False).redistribute(layout=LINE("tp"))

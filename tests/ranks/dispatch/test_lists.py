@@ -21,8 +21,8 @@ OPTIMIZERS = {
     "RAdam": {"lr": 0.05},
     "Adagrad": {"lr": 0.1, "lr_decay": 0.1},
     "Adadelta": {},
-    # Not centered: E[g^2] - E[g]^2 of steady gradients is all rounding.
-    "RMSprop": {"lr": 0.01, "momentum": 0.9},
+    # eps: one gradient is almost 0, and its first steps are those of its rounding over eps.
+    "RMSprop": {"lr": 0.01, "momentum": 0.9, "eps": 1e-3},
     "Rprop": {"lr": 0.01},
     "ASGD": {"lr": 0.05},
     "Adafactor": {"lr": 0.05},
