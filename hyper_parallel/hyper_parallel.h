@@ -29,6 +29,7 @@
 
 namespace hyper_parallel {
 
+/// Ranks as threads of this process, see torch/ranks/ranks.h.
 using torch_layer::current_rank;
 using torch_layer::run_local;
 

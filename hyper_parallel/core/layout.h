@@ -12,6 +12,7 @@
 
 namespace hyper_parallel {
 
+/// Sizes of a tensor, one a dim.
 using Shape = std::vector<std::int64_t>;
 
 /// The number of elements: 1 for no dims.

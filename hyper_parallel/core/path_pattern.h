@@ -11,6 +11,8 @@
 ///     **       any number of parts: `**.norm.weight`
 namespace hyper_parallel {
 
+/// True if `name` as a whole is what `pattern` says. A "[" that is not closed is a letter. Takes
+/// time in the product of both lengths at most.
 bool path_matches(std::string_view pattern, std::string_view name);
 
 /// For each of `names` the index of the pattern that names it most closely, -1 for none. Fewer `**`

@@ -9,6 +9,7 @@ namespace hyper_parallel {
 /// How the values that ranks hold combine into the true one.
 enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod };
 
+/// Write `op` as "sum", "avg", "max", "min" or "prod".
 std::string_view to_string(ReduceOp op);
 
 /// Read "sum", "avg", "max", "min" or "prod" ("mean" and "product" are taken as avg and prod).

@@ -26,6 +26,8 @@ enum class DType : std::uint8_t {
   other
 };
 
+/// Write the short name, read it back, and the bytes of one element. `parse_dtype` throws
+/// UsageError (HP-T002), which lists the names.
 std::string_view to_string(DType dtype);
 DType parse_dtype(std::string_view text);
 int bytes_of(DType dtype);

@@ -11,6 +11,7 @@
 
 namespace hyper_parallel::plan {
 
+/// What a step does to the axes that it names.
 enum class StepKind : std::uint8_t {
   cut,             // R -> S, local
   all_gather,      // S -> R
@@ -57,8 +58,10 @@ struct Plan {
   std::uint64_t id = 0;
 };
 
-/// Find the cheapest plan, by an exact search over all sequences of steps (where four axes change:
-/// those with one exchange at most; more: reduce, gather and cut, which `note` says).
+/// Find the cheapest plan. The search tries all sequences of steps and is exact where the layouts
+/// differ on three axes at most. Where they differ on four it tries sequences with at most one
+/// all-to-all or permute. Where they differ on more it reduces, gathers and cuts, and `note` says
+/// so.
 ///
 /// An axis on which the layouts agree takes no part: it never carries traffic. P(op) stays
 /// pending where both layouts have it. R becomes P(sum) by `own`. A local tensor stays within the
@@ -93,6 +96,7 @@ std::string to_string(const Step& step);
 /// One line a step, then the total: `total 3.0 MiB, 1.00x the lower bound`.
 std::string to_string(const Plan& plan);
 
+/// Write `all-gather`.
 std::string_view to_string(StepKind kind);
 
 }  // namespace hyper_parallel::plan

@@ -68,7 +68,7 @@ struct Factor {
   std::int64_t block = 1;  // chunk boundaries only at multiples of it
   std::string handler;     // not empty: where it is split the op is run by this handler
   bool nonempty = false;   // no rank may hold an empty piece (max over nothing fails)
-  bool plain = false;      // its length differs from tensor to tensor: no blocks, no segments
+  bool plain = false;  // tensors have unlike lengths of it (cat), so it has no blocks or segments
   std::optional<Window> window = {};  // the result reads the first operand through it
 };
 
@@ -198,13 +198,20 @@ std::vector<std::string> own_op_names();
 /// not fit, attribute out of range (naming op, operand, dim).
 ConcreteRule concretize(const Row& row, const Call& call);
 
-/// Forward inference: the cheapest strategy (bytes of redistribution and handler) among
-///   - for each axis: each factor that some operand already has split on that axis,
-///   - the partial kinds that come in and may pass,
-///   - nothing on the axis (operands whole).
-/// An op never invents a split: an axis that no operand uses stays unused. `P` meets `R` in a sum
-/// is reduced, not spread. Ties go to the strategy that keeps the larger operand.
-/// Throws UnsupportedError (HP-S...) when a pinned operand cannot keep its layout.
+/// Forward inference: the strategy that moves the fewest bytes (redistribution and handler). On
+/// each axis it may do one of these:
+///   - split a factor that some operand has split on that axis, or, where one dim of a result is
+///     made of several factors, a neighbour of it: moving the axis to the major factor beats a
+///     gather where both cannot be split,
+///   - let a partial value pass, if the rule allows its kind,
+///   - nothing: operands are whole on the axis.
+/// An op never invents a split: an axis that no operand uses stays unused. In a sum of a `P` and an
+/// `R` operand the `P` one is reduced; the `R` one is not turned into a `P`.
+///
+/// Bytes that a choice saves now and costs later count too: those of reducing a result that stays
+/// partial or is summed because an operand was moved to another split, and of gathering a result
+/// that is split because a small operand (a bias) was. Ties go to the strategy that keeps the
+/// larger operand. Throws UnsupportedError (HP-S...) when a pinned operand cannot keep its layout.
 Inference infer_forward(const ConcreteRule& rule, const Call& call);
 
 /// Reverse inference: layouts of the inputs that give `outputs`; dims and axes that the outputs do

@@ -28,6 +28,7 @@ struct FactorCut {
 std::optional<Split> compose(const ConcreteRule& rule, const TensorMap& map, int dim,
                              const std::vector<FactorCut>& cuts, const Mesh* mesh);
 
+/// A cut of a minor factor that would need more segments than this is not made.
 constexpr std::int64_t kMaxSegments = 256;
 
 /// What the cut of one dim means for the factors that make the dim.

@@ -120,10 +120,11 @@ class Search {
     return out;
   }
 
-  // What reducing or gathering the results will move where a choice merely puts that off: a partial
-  // operand that passes, a masked look-up, the split of a small operand that spreads to larger
-  // ones. Without this a weight would be gathered to keep an activation partial, a small table
-  // looked up in parts, and an activation split because a bias is.
+  // Bytes that the results will cost later. Some choices move nothing now and leave work behind: a
+  // partial operand that passes, and a look-up with a mask, leave a sum to be reduced; a small
+  // split operand that splits larger ones leaves a gather. If these bytes were not counted, a
+  // weight would be gathered to keep an activation partial, a small table looked up in parts, and
+  // an activation split because its bias is.
   double pending(const std::vector<const Layout*>& outputs) const {
     double out = 0;
     for (int axis = 0; axis < call_.mesh->ndim(); ++axis) {

@@ -23,6 +23,7 @@ struct Has {
   bool recut = false;  // kind factor: along it, but with other boundaries
 };
 
+/// One operand as the search sees it: what each axis does to it.
 struct OperandState {
   const Layout* layout = nullptr;  // null: absent. A plain tensor is replicated
   std::vector<Has> axes;

@@ -53,11 +53,7 @@ std::vector<RowInfo> rows();
 /// One of the independent calls of an op on lists (`query.rule.parts`).
 Query part_query(const Query& query, std::size_t part);
 
-/// Forward inference: the strategy that moves the fewest bytes, among those that rule.h names and
-///   - where one dim of a result is made of several factors, their neighbours: moving an axis to
-///     the major one beats a gather where both cannot be split.
-/// What a choice merely puts off counts too: reducing a result that stays partial or is summed
-/// because an operand was recut, gathering a result that is split because a bias was.
+/// Forward inference, as `infer_forward` of rule.h describes it.
 Inference infer_forward(const Query& query);
 
 /// The same where it is known how the results shall lie next: see `infer_towards`.

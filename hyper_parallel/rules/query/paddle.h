@@ -68,6 +68,7 @@ std::span<const Alias> aliases();
 /// `name` with or without "paddle::"; null if there is none.
 const Alias* find_alias(std::string_view name);
 
+/// Make the rule of a call in Paddle's words. Throws UsageError as `concretize` of rule.h.
 ConcreteRule concretize(const Alias& alias, const Call& call);
 
 }  // namespace hyper_parallel::rules

@@ -14,6 +14,7 @@ inline constexpr c10::DispatchKey kDTensorKey = c10::DispatchKey::HP_DISPATCH_KE
 /// Throws InternalError if this build of torch ranks the key below autograd or autocast.
 void check_dispatch_key();
 
+/// True for a distributed tensor; false for a plain or undefined one.
 inline bool is_dtensor(const at::Tensor& t) {
   return t.defined() && t.unsafeGetTensorImpl()->key_set().has(kDTensorKey);
 }

@@ -95,6 +95,7 @@ class RankScope {
 /// The intra-op threads of each of `world` ranks when the process has `threads`.
 int intra_op_threads(int world, int threads);
 
+/// Options of `run_local`.
 struct RunLocalOptions {
   /// How long a rank waits for the others in one collective.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);

@@ -14,6 +14,7 @@ struct KnownLine {
   std::vector<const Layout*> outputs;
 };
 
+/// What the search by brute force found.
 struct MissingResult {
   std::vector<std::string> lines;  // "S(0) R -> S(0)"
   int trials = 0;

@@ -28,6 +28,7 @@ struct VerifyCase {
   std::string mutation;                   // change the rule so first: see rules/engine/mutate.h
 };
 
+/// What to run, and how much of it.
 struct VerifyOptions {
   bool strategies = true;  // every strategy on every axis of the mesh, forced
   bool dispatch = true;    // DTensors in many layouts through the ordinary dispatch
@@ -39,6 +40,7 @@ struct VerifyOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
 };
 
+/// One thing that is not as a rule says.
 struct Finding {
   std::size_t which = 0;  // the case
   std::string kind;       // see verify()
@@ -46,6 +48,7 @@ struct Finding {
   std::string detail;
 };
 
+/// What a run of the verifier did and found.
 struct VerifyReport {
   /// Counts for each case.
   struct Counts {

@@ -53,6 +53,7 @@ class DTensor(torch.Tensor):
 
     @property
     def device_mesh(self) -> DeviceMesh:
+        """The mesh that the tensor lies on."""
         return DeviceMesh._of(_torch.layout(self).mesh, self.device.type)
 
     @property
@@ -62,6 +63,7 @@ class DTensor(torch.Tensor):
 
     @property
     def layout(self) -> Layout:
+        """How the tensor lies over its mesh."""
         return Layout._of(_torch.layout(self), self.dim())
 
     @property
@@ -216,6 +218,7 @@ class DTensor(torch.Tensor):
 
     @property
     def retains_grad(self) -> bool:  # type: ignore[override]
+        """True after ``retain_grad()`` of a tensor that is no leaf."""
         if _torch.has_down_node(self):
             return _torch.local_for_use(self).retains_grad
         return torch.Tensor.retains_grad.__get__(self)  # type: ignore[attr-defined]

@@ -172,18 +172,22 @@ class Layout:
 
     @property
     def device_mesh(self) -> DeviceMesh:
+        """The mesh of the layout."""
         return DeviceMesh._of(self._mesh, "cpu")
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
+        """The number of ranks along each mesh axis."""
         return tuple(self._mesh.sizes)
 
     @property
     def alias_name(self) -> tuple[str, ...]:
+        """The names of the mesh axes."""
         return tuple(self._mesh.names)
 
     @property
     def rank_list(self) -> tuple[int, ...]:
+        """The ranks of the mesh, row by row: the last axis varies fastest."""
         return tuple(self._mesh.ranks)
 
     @property
@@ -220,6 +224,7 @@ class Layout:
 
     @property
     def has_partial(self) -> bool:
+        """True if values are pending on some mesh axis."""
         return any(p.is_partial() for p in self.placements)
 
     @property

@@ -64,6 +64,7 @@ class DeviceMesh:
 
     @property
     def device_type(self) -> str:
+        """Where the ranks compute: ``"cpu"`` or ``"cuda"``."""
         return self._device_type
 
     @property
@@ -73,18 +74,22 @@ class DeviceMesh:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The number of ranks along each axis."""
         return tuple(self._core.sizes)
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
+        """The same as ``shape``."""
         return self.shape
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return self._core.ndim
 
     @property
     def mesh_dim_names(self) -> tuple[str, ...]:
+        """The names of the axes."""
         return tuple(self._core.names)
 
     @property

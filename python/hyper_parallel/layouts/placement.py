@@ -27,6 +27,7 @@ class Replicate(metaclass=_Kind):
 
     @staticmethod
     def holds(value: Placement) -> bool:
+        """Tell whether ``value`` is of this kind."""
         return value.is_replicate()
 
 
@@ -44,6 +45,7 @@ class Shard(metaclass=_Kind):
 
     @staticmethod
     def holds(value: Placement) -> bool:
+        """Tell whether ``value`` is of this kind."""
         return value.is_shard()
 
 
@@ -59,6 +61,7 @@ class Partial(metaclass=_Kind):
 
     @staticmethod
     def holds(value: Placement) -> bool:
+        """Tell whether ``value`` is of this kind."""
         return value.is_partial()
 
 

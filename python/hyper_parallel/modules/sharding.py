@@ -43,6 +43,11 @@ class ShardingPlan:
     return_local_tensor: Sequence[str] | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """One dict: each key with what lies behind it.
+
+        Raises:
+            UsageError: ``input_plan`` or ``output_plan`` is no dict.
+        """
         for name, end in (("input_plan", "input"), ("output_plan", "output")):
             part = getattr(self, name)
             if part is not None and not isinstance(part, Mapping):

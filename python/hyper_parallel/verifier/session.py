@@ -91,20 +91,25 @@ class Report:
 
     @property
     def wrong(self) -> list[Finding]:
+        """Strategies with other values, gradients or layouts than their rule says."""
         return [f for op in self.ops.values() for f in op.wrong]
 
     @property
     def missing(self) -> list[Finding]:
+        """Strategies that hold and that no rule has."""
         return [f for op in self.ops.values() for f in op.missing]
 
     @property
     def without_cases(self) -> list[str]:
+        """Ops that no case runs, and that have no reason for it."""
         return [op.op for op in self.ops.values() if not op.cases and not op.without]
 
     def total(self, field: str) -> int:
+        """The sum of a count of ``OpReport`` over all ops."""
         return sum(getattr(op, field) for op in self.ops.values())
 
     def summary(self) -> str:
+        """Four lines: what was run, and what was found."""
         ops = self.ops.values()
         strategies = sum(len(op.strategies) for op in ops)
         return (
