@@ -9,7 +9,7 @@ import torch
 
 import hyper_parallel as hp
 from hyper_parallel import DeviceMesh, Layout, Partial, Replicate, Shard, UsageError
-from hyper_parallel.layouts.layout import is_layout_spec, resolve_layout
+from hyper_parallel.layouts.layout_specs import is_layout_spec, resolve_layout
 
 LAYOUT = Layout((2, 4), ("dp", "mp"))
 

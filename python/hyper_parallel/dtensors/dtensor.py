@@ -15,12 +15,8 @@ from hyper_parallel.dtensors import indexing, intermediates
 from hyper_parallel.errors import usage_error
 from hyper_parallel.launch.failures import naming_failures
 from hyper_parallel.launch.ranks import rank
-from hyper_parallel.layouts.layout import (
-    Layout,
-    is_layout_spec,
-    layout_of_arguments,
-    resolve_layout,
-)
+from hyper_parallel.layouts.layout import Layout
+from hyper_parallel.layouts.layout_specs import is_layout_spec, layout_of_arguments, resolve_layout
 from hyper_parallel.layouts.mesh import DeviceMesh
 from hyper_parallel.local.region import is_raw
 

@@ -14,7 +14,7 @@ from hyper_parallel import _torch
 from hyper_parallel.dtensors.dtensor import DTensor
 from hyper_parallel.errors import usage_error
 from hyper_parallel.launch.ranks import rank
-from hyper_parallel.layouts.layout import layout_of_arguments
+from hyper_parallel.layouts.layout_specs import layout_of_arguments
 
 __all__ = ["empty", "full", "ones", "rand", "randn", "zeros"]
 

@@ -12,7 +12,7 @@ import torch
 from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh, closest_patterns
 from hyper_parallel.errors import near_facts, usage_error
-from hyper_parallel.layouts.layout import is_layout_spec, mesh_of_spec, resolve_layout
+from hyper_parallel.layouts.layout_specs import is_layout_spec, mesh_of_spec, resolve_layout
 
 T = TypeVar("T")
 

@@ -14,7 +14,8 @@ from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh
 from hyper_parallel.errors import UsageTypeError, make_error, usage_error
 from hyper_parallel.launch.failures import naming_failures
-from hyper_parallel.layouts.layout import Layout, is_layout_spec, resolve_layout
+from hyper_parallel.layouts.layout import Layout
+from hyper_parallel.layouts.layout_specs import is_layout_spec, resolve_layout
 from hyper_parallel.layouts.mesh import as_mesh
 from hyper_parallel.layouts.plan_values import check_spec, meshes_of
 from hyper_parallel.local.region import Region, local_of, running, wrap_results

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from hyper_parallel import _torch
 from hyper_parallel._core import Layout_, Mesh
 from hyper_parallel.errors import UsageError, near_facts, placed, usage_error
-from hyper_parallel.layouts.layout import resolve_layout
+from hyper_parallel.layouts.layout_specs import resolve_layout
 from hyper_parallel.layouts.mesh import as_mesh
 from hyper_parallel.layouts.plan_values import Inputs, apply_spec, assign, check_spec, meshes_of
 

@@ -17,7 +17,7 @@ from torch import nn
 from hyper_parallel import _torch
 from hyper_parallel.dtensors.dtensor import DTensor
 from hyper_parallel.errors import UnsupportedError, make_error, usage_error
-from hyper_parallel.layouts.layout import resolve_layout
+from hyper_parallel.layouts.layout_specs import resolve_layout
 from hyper_parallel.layouts.mesh import as_mesh
 from hyper_parallel.layouts.placement import Replicate, Shard, as_placement, is_placement
 from hyper_parallel.modules.parallelize import line_of, place_parameter

@@ -12,7 +12,7 @@ import torch
 from hyper_parallel import _torch
 from hyper_parallel.dtensors.dtensor import DTensor
 from hyper_parallel.errors import usage_error
-from hyper_parallel.layouts.layout import is_layout_spec, layout_of_arguments
+from hyper_parallel.layouts.layout_specs import is_layout_spec, layout_of_arguments
 from hyper_parallel.local.local_code import custom_shard
 
 __all__ = ["implicit_replication", "local_map"]
