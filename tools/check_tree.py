@@ -30,7 +30,7 @@ CPP_ROOMS = {
     "rules/build": "core rules",
     "rules/text": "core rules rules/build",
     "rules/engine": "core plan rules",
-    "rules/families": "core rules rules/build rules/text rules/engine",
+    "rules/families": "core rules rules/build rules/text",
     "rules/query": "core rules rules/build rules/text rules/engine rules/families",
     "explain": "core plan",
     "torch/base": "core",

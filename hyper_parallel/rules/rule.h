@@ -70,13 +70,25 @@ struct Factor {
   bool nonempty = false;   // no rank may hold an empty piece (max over nothing fails)
   bool plain = false;  // tensors have unlike lengths of it (cat), so it has no blocks or segments
   std::optional<Window> window = {};  // the result reads the first operand through it
+  // The result has these indices of it alone. It is split only where the operand comes cut in
+  // segments of which none lies across the part's bounds: then a part of the whole is a part on
+  // each rank (k of a fused q|k|v).
+  std::optional<Interval> part = {};
 };
+
+/// Factors, operands, results, dims and axes are numbered by int; this is the place in a list.
+inline std::size_t at(int number) { return static_cast<std::size_t>(number); }
+
+/// The number of no factor: of a dim of size 1, say.
+inline constexpr int kNoFactor = -1;
 
 /// How the dims of one tensor of the op are made of factors: for each dim the factors, major to
 /// minor; none for a dim that is whole in every strategy (a broadcast dim of size 1, say).
 struct TensorMap {
   std::vector<std::vector<int>> dims;
   Shape sizes;                  // global; for results this is what the op returns
+  std::vector<int> joint;       // beside dims, or empty: a factor that stands for all of the dim's
+                                // factors together, where a cut is none of theirs; kNoFactor: none
   std::vector<Shape> segments;  // beside dims, or empty: a dim that is a row of parts of these
                                 // sizes, each cut on its own by the dim's one factor (cat, split)
   bool linear = false;          // P passes through this operand, see `term`
@@ -94,10 +106,11 @@ struct Rewrite {
     local_size,   // the local length of dim `dim` of result `tensor`
     local_sizes,  // the list of the local lengths of dim `dim` of all results
   };
-  Kind kind;
+  Kind kind = Kind::local_shape;
   std::string argument;
   int tensor = 0;
   int dim = 0;
+  friend bool operator==(const Rewrite&, const Rewrite&) = default;
 };
 
 /// Which kinds of partial pass. P passes when each term has exactly one operand that is P (of one
@@ -135,6 +148,10 @@ struct Part {
   std::vector<int> outputs;
 };
 
+/// True if both say the same of every call: names of factors, numbers of terms, and what an absent
+/// tensor would be like do not count.
+bool operator==(const ConcreteRule& a, const ConcreteRule& b);
+
 /// One row: an op and its rule in the notation of docs/notation.md. `doc` is one line.
 struct Row {
   const char* op;
@@ -145,7 +162,7 @@ struct Row {
 struct AxisChoice {
   enum class Kind : std::uint8_t { none, factor, partial };
   Kind kind = Kind::none;
-  int factor = -1;               // kind factor
+  int factor = kNoFactor;        // kind factor
   std::vector<char> partial_in;  // kind partial: which operands stay partial
   ReduceOp op = ReduceOp::sum;   // kind partial
 };
@@ -232,7 +249,28 @@ std::vector<AxisChoice> strategies(const ConcreteRule& rule);
 /// The layouts of a full set of choices (one an axis).
 Inference apply(const ConcreteRule& rule, const Call& call, std::span<const AxisChoice> choices);
 
-/// One line of the table of strategies: `S(0) R S(1) -> S(1)    n`.
+/// What a strategy makes of one tensor, on a mesh of one axis of two ranks.
+struct StrategyTensor {
+  bool present = true;
+  const Layout* layout = nullptr;  // null: absent, or no layout says it (too many segments)
+};
+
+/// One line of the table of strategies.
+struct StrategyLine {
+  std::vector<StrategyTensor> inputs;
+  std::vector<StrategyTensor> outputs;
+  std::string factor;                 // that the axis is given to; empty: none
+  std::string handler;                // empty: the op runs on the parts as it is
+  std::vector<StrategyTensor> grads;  // beside inputs, for whole gradients of the results; empty:
+                                      // not asked for, or the gradient takes another strategy
+};
+StrategyLine strategy_line(const ConcreteRule& rule, const AxisChoice& choice);
+
+/// `S(0) -`: the layouts of tensors, "-" for an absent one.
+std::string to_string(std::span<const StrategyTensor> tensors);
+
+/// `S(0) R S(1) -> S(1)    n`.
+std::string to_string(const StrategyLine& line);
 std::string to_string(const ConcreteRule& rule, const AxisChoice& choice);
 
 }  // namespace hyper_parallel::rules

@@ -24,6 +24,8 @@ struct Window {
 
   /// True if index o reads index o alone.
   bool is_identity() const;
+
+  friend bool operator==(const Window&, const Window&) = default;
 };
 
 /// What a piece of the result is made of.

@@ -303,8 +303,15 @@ class Query_:
     ) -> dict[str, Any]:
         """The layouts of the gradients of the operands, and what must move for them."""
 
-    def table(self) -> list[tuple[str, str, str]]:
-        """All strategies of one mesh axis: text, handler, gradients."""
+    def table(self) -> list[tuple[str, str, str, tuple[Any, ...], tuple[Any, ...], str]]:
+        """All strategies of one mesh axis: text, handler, gradients; then placements of operands
+        and results, and the letter."""
+
+    def sized(self) -> str:
+        """The rule of this call in letters and sizes: ``*m k, *k n -> m n {m=8, k=16, n=32}``."""
+
+    def reads_back(self) -> bool:
+        """True if the text of ``sized`` is read as an equal rule."""
 
 def rule_names() -> list[str]:
     """Every name that inference knows, sorted."""

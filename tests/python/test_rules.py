@@ -20,6 +20,7 @@ from hyper_parallel import (
     infer_grad,
     strategies,
 )
+from hyper_parallel.rules import infer as rules_infer
 from hyper_parallel.rules import page as rules_page
 from hyper_parallel.rules import samples as rule_samples
 
@@ -270,6 +271,28 @@ def test_every_row_has_a_sample_call():
         operands, _, attrs = rule_samples.sample(op, rule).partition("|")
         made = strategies(op, rule_samples.parse_inputs(operands), rule_samples.parse_attrs(attrs))
         assert len(made) >= 1
+        for sized in made.sized.splitlines():
+            assert f"rule {sized}" in text, op
+
+
+def test_every_rule_reads_back():
+    for _, op, rule, _ in rules_page.rows():
+        operands, _, attrs = rule_samples.sample(op, rule).partition("|")
+        inputs = rule_samples.parse_inputs(operands)
+        call = rules_infer._Call(op, rules_infer.placed(inputs), rule_samples.parse_attrs(attrs))
+        lists = call.rule.sized().startswith(("[", "handler fused"))
+        assert lists or call.rule.reads_back(), call.rule.sized()
+        assert not lists or rule.startswith(("each", "fused"))
+
+
+def test_strategies_are_values():
+    made = strategies("linear", ["f32[8, 16]", "f32[4, 16]", None])
+    line = next(line for line in made if line.factor == "k")
+    assert line.text == "S(1) S(1) - -> P(sum)    k"
+    assert [str(p) for p in line.inputs] == ["S(1)", "S(1)", "None"]
+    assert [str(p) for p in line.outputs] == ["P(sum)"]
+    assert line.handler == "" and made[0].factor == ""
+    assert made.sized == "*d0 k, *n k, - -> d0 n {d0=8, k=16, n=4}"
 
 
 def test_the_command_prints_a_table():

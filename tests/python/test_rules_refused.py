@@ -151,6 +151,39 @@ def test_strict_names_operand_dim_and_the_nearest_strategies(what):
     assert "redistribute" in facts["try"]
 
 
+BOUNDARIES = [
+    ("reshape", ["f32[4, 12] on mp=2: S(1)"], {"shape": [12, 4]}),
+    ("reshape", ["f32[16] on a=2 b=2: S(0, 1) S(0, 0)"], {"shape": [4, 4]}),
+    ("mm", ["f32[8, 16] on a=2 b=2: S(1, 1) S(1, 0)", "f32[16, 4] on a=2 b=2: S(0) S(0)"], {}),
+    ("cat", [["f32[8] on x=2: S(0; block=3)", "f32[8] on x=2: S(0)"]], {"dim": 0}),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "attrs"), BOUNDARIES)
+def test_strict_refuses_other_boundaries_with_the_same_code(op, inputs, attrs):
+    made = infer_forward(op, inputs, attrs)
+    if not made.changes:
+        assert infer_forward(op, inputs, attrs, strict=True) == made
+        return
+    with pytest.raises(UsageError, match=r"\[HP-S037\] aten::\w+: operand") as error:
+        infer_forward(op, inputs, attrs, strict=True)
+    assert "redistribute" in str(error.value)
+
+
+def test_strict_says_that_only_boundaries_differ():
+    op, inputs, attrs = BOUNDARIES[0]
+    with pytest.raises(UsageError) as error:
+        infer_forward(op, inputs, attrs, strict=True)
+    assert str(error.value).splitlines() == [
+        '[HP-S037] aten::reshape: operand "input 0" cannot be split at these boundaries or in this '
+        "order of axes here",
+        "  has    f32[4, 12] S(1)",
+        "  needs  S(1; block=4)",
+        "  why    other boundaries or order of axes",
+        "  try    redistribute the operand, or leave strict out",
+    ]
+
+
 def test_strict_takes_what_fits():
     for inputs in (MM, ["f32[8, 16] on x=2: S(1)", "f32[16, 4] on x=2: S(0)"]):
         assert infer_forward("mm", inputs, strict=True) == infer_forward("mm", inputs)

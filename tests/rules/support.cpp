@@ -2,6 +2,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/rules/text/print.h"
 
 namespace hyper_parallel::rules::test {
 namespace {
@@ -78,6 +79,17 @@ ConcreteRule rule(const Call& call) {
   const Row* row = find_row(call.op);
   REQUIRE_MESSAGE(row != nullptr, "no row for " << call.op);
   return concretize(*row, call);
+}
+
+ConcreteRule rule_of(std::string_view op, const std::vector<std::string>& operands, Attrs attrs) {
+  return rule(call(op, "x=2", operands, std::move(attrs)));
+}
+
+std::string printed(std::string_view op, const std::vector<std::string>& operands, Attrs attrs) {
+  const ConcreteRule r = rule_of(op, operands, std::move(attrs));
+  std::string text = to_string(r);
+  if (r.parts.empty()) CHECK_MESSAGE(parse_rule(text) == r, text);
+  return text;
 }
 
 std::string answer(const Inference& inference) {

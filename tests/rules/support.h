@@ -22,6 +22,12 @@ Call call(std::string_view op, std::string_view mesh, const std::vector<std::str
 
 ConcreteRule rule(const Call& call);
 
+/// The rule of a call without layouts, and its text: `*m k, *k n -> m n {m=8, k=16, n=32}`.
+ConcreteRule rule_of(std::string_view op, const std::vector<std::string>& operands,
+                     Attrs attrs = {});
+std::string printed(std::string_view op, const std::vector<std::string>& operands,
+                    Attrs attrs = {});
+
 /// `S(0) R, R S(1) -> S(0) S(1)`, then ` ~handler` if there is one.
 std::string answer(const Inference& inference);
 

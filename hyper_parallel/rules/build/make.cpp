@@ -35,6 +35,7 @@ TensorMap whole(Shape sizes) {
 TensorMap like(const TensorMap& map) {
   TensorMap out = whole(map.sizes);
   out.dims = map.dims;
+  out.joint = map.joint;
   return out;
 }
 
@@ -59,6 +60,11 @@ std::vector<int> spread(ConcreteRule& rule, std::size_t input) {
 
 void put(TensorMap& map, std::size_t dim, int factor) {
   if (factor >= 0) map.dims[dim].push_back(factor);
+}
+
+void put_joint(TensorMap& map, std::size_t dim, int factor) {
+  map.joint.resize(map.dims.size(), kNoFactor);
+  map.joint[dim] = factor;
 }
 
 void block(ConcreteRule& rule, int factor) {

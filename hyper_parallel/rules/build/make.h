@@ -59,6 +59,9 @@ std::vector<int> spread(ConcreteRule& rule, std::size_t input);
 /// Put `factor` on a dim, unless it is -1.
 void put(TensorMap& map, std::size_t dim, int factor);
 
+/// Let `factor` stand for all factors of a dim together, see TensorMap::joint.
+void put_joint(TensorMap& map, std::size_t dim, int factor);
+
 /// Make a factor of any kind blocked. -1 is ignored.
 void block(ConcreteRule& rule, int factor);
 

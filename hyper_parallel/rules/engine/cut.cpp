@@ -50,6 +50,40 @@ bool for_all_coordinates(const std::vector<int>& axes, const Mesh* mesh, Visit v
 
 }  // namespace
 
+namespace {
+
+int joint_factor(const TensorMap& map, int dim) {
+  return map.joint.empty() ? kNoFactor : map.joint[at(dim)];
+}
+
+// The segments that make up `part` where none lies across its bounds; else nothing.
+std::vector<std::int64_t> segments_of_part(const std::vector<std::int64_t>& segments,
+                                           const Interval& part) {
+  std::vector<std::int64_t> out;
+  std::int64_t begin = 0;
+  for (std::int64_t length : segments) {
+    const std::int64_t end = begin + length;
+    if (length <= 1) return {};
+    if (begin < part.end && end > part.begin) {
+      if (begin < part.begin || end > part.end) return {};
+      out.push_back(length);
+    }
+    begin = end;
+  }
+  return out;
+}
+
+// The cut of a dim that is a factor with a part: of the operand, which has it all, or the result.
+std::optional<Split> compose_part(const Factor& factor, const FactorCut& cut, int dim,
+                                  std::int64_t size) {
+  std::vector<std::int64_t> taken = segments_of_part(cut.segments, *factor.part);
+  if (cut.block > 1 || taken.empty()) return std::nullopt;
+  return Split{
+      .dim = dim, .axes = cut.axes, .segments = size == factor.size ? cut.segments : taken};
+}
+
+}  // namespace
+
 std::optional<Split> compose(const ConcreteRule& rule, const TensorMap& map, int dim,
                              const std::vector<FactorCut>& cuts, const Mesh* mesh) {
   const std::vector<int>& factors = map.dims[at(dim)];
@@ -58,7 +92,19 @@ std::optional<Split> compose(const ConcreteRule& rule, const TensorMap& map, int
   const auto size = [&](std::size_t i) { return rule.factors[at(factors[i])].size; };
   std::size_t first = 0;
   while (first < factors.size() && cut(first).axes.empty()) ++first;
+  const int joint = joint_factor(map, dim);
+  if (joint != kNoFactor && !cuts[at(joint)].axes.empty()) {
+    if (first != factors.size()) return std::nullopt;
+    const FactorCut& whole = cuts[at(joint)];
+    out = {.dim = dim, .axes = whole.axes, .block = whole.block, .segments = whole.segments};
+    return tidy(std::move(out), mesh, map.sizes[at(dim)]);
+  }
   if (first == factors.size()) return out;
+  if (factors.size() == 1 && rule.factors[at(factors[0])].part) {
+    auto part = compose_part(rule.factors[at(factors[0])], cut(0), dim, map.sizes[at(dim)]);
+    if (part) part = tidy(*std::move(part), mesh, map.sizes[at(dim)]);
+    return part;
+  }
 
   if (!map.segments.empty() && !map.segments[at(dim)].empty()) {
     if (cut(0).block > 1 || !cut(0).segments.empty()) return std::nullopt;
@@ -157,6 +203,12 @@ Reading decompose(const ConcreteRule& rule, const TensorMap& map, const Split& s
     const Split wanted{.dim = split.dim, .axes = split.axes};
     return {{{factors[0], FactorCut{.axes = split.axes}}}, same_cut(split, wanted, mesh, size)};
   }
+  if (factors.size() == 1 && rule.factors[at(factors[0])].part) {
+    const FactorCut cut{split.axes, split.block, split.segments};
+    if (!compose_part(rule.factors[at(factors[0])], cut, split.dim, size)) return {};
+    if (size != rule.factors[at(factors[0])].size) return {};  // what the rest is cut like is open
+    return {{{factors[0], cut}}, true};
+  }
   if (factors.size() == 1) {
     return {{{factors[0], FactorCut{split.axes, split.block, split.segments}}}, true};
   }
@@ -175,6 +227,9 @@ Reading decompose(const ConcreteRule& rule, const TensorMap& map, const Split& s
     if (i == 0) break;
     const std::size_t next = places[i - 1] + 1;
     for (std::size_t j = i - 1; j < places.size(); ++j) places[j] = next;
+  }
+  if (const int joint = joint_factor(map, split.dim); joint != kNoFactor) {
+    return {{{joint, FactorCut{split.axes, split.block, split.segments}}}, true};
   }
   for (int factor : factors) {
     if (rule.factors[at(factor)].kind != FactorKind::blocked) {

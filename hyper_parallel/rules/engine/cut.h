@@ -8,9 +8,6 @@
 
 namespace hyper_parallel::rules {
 
-/// Axes, factors and operands are numbered by int, -1 for none.
-inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// How one factor is cut; the same on every tensor that holds it. Fields as in `Split`.
 struct FactorCut {
   std::vector<int> axes = {};
@@ -23,7 +20,9 @@ struct FactorCut {
 /// Nothing if there is no layout for it:
 ///   - two factors of the dim are cut, and the major one not down to single indices,
 ///   - the factor is cut inside more than `kMaxSegments` copies (a whole major factor),
-///   - a row of parts whose factor is cut in blocks.
+///   - a row of parts whose factor is cut in blocks,
+///   - the factor that stands for the whole dim is cut, and one of the others too,
+///   - a factor with a part is not cut in segments, or one of them lies across the part's bounds.
 /// Blocks and segments that change nothing for these sizes are dropped.
 std::optional<Split> compose(const ConcreteRule& rule, const TensorMap& map, int dim,
                              const std::vector<FactorCut>& cuts, const Mesh* mesh);

@@ -46,9 +46,12 @@ class Mutations {
     const bool held = std::any_of(rule_.inputs.begin(), rule_.inputs.end(),
                                   [&](const TensorMap& map) { return stands_in(map, f); });
     if (!held) return;
-    if (factor.kind == FactorKind::blocked) {
+    if (factor.kind == FactorKind::blocked || factor.part) {
       // An operand whose values do not matter may lie as it likes.
-      add(name + " may be split", kind(FactorKind::pass));
+      add(name + " may be split", [f](ConcreteRule& r) {
+        r.factors[at(f)].kind = FactorKind::pass;
+        r.factors[at(f)].part.reset();
+      });
       return;
     }
     // The verifier finds by brute force what an op can do as it is, not what handlers, other blocks

@@ -94,7 +94,7 @@ bool holds(const TensorMap& map, int factor) {
       if (f == factor) return true;
     }
   }
-  return false;
+  return std::find(map.joint.begin(), map.joint.end(), factor) != map.joint.end();
 }
 
 Need need(const ConcreteRule& rule, int input, const Has& has, const AxisChoice& choice) {

@@ -78,7 +78,7 @@ Inference finish(const ConcreteRule& rule, const Call& call,
 double handler_price(const ConcreteRule& rule, const Call& call,
                      const std::vector<OperandState>& states, int axis, const AxisChoice& choice);
 
-/// True if `map` has a dim made of `factor`.
+/// True if `map` has a dim made of `factor`, or that it stands for. `factor` is one of the rule.
 bool holds(const TensorMap& map, int factor);
 
 /// The call that a part of a list op stands for.

@@ -1,15 +1,21 @@
 // The table of strategies of a rule, as choices and as text.
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/engine/partial.h"
 #include "hyper_parallel/rules/engine/state.h"
 
 namespace hyper_parallel::rules {
 namespace {
 
-// What a tensor becomes when an axis of two ranks takes `choice`.
-std::string placement(const ConcreteRule& rule, const TensorMap& map, const AxisChoice& choice) {
+const Mesh* two_ranks() {
   static const Mesh* const mesh = Mesh::get({2}, {"x"});
+  return mesh;
+}
+
+// What a tensor becomes when an axis of two ranks takes `choice`.
+StrategyTensor placed(const ConcreteRule& rule, const TensorMap& map, const AxisChoice& choice) {
+  const Mesh* const mesh = two_ranks();
   std::vector<FactorCut> cuts(rule.factors.size());
   if (choice.kind == AxisChoice::Kind::factor) {
     cuts[at(choice.factor)] = {.axes = {0}, .block = rule.factors[at(choice.factor)].block};
@@ -17,10 +23,15 @@ std::string placement(const ConcreteRule& rule, const TensorMap& map, const Axis
   std::vector<Split> splits;
   for (int dim = 0; dim < static_cast<int>(map.dims.size()); ++dim) {
     auto split = compose(rule, map, dim, cuts, mesh);
-    if (!split) return "?";
+    if (!split) return {};
     if (!split->axes.empty()) splits.push_back(*std::move(split));
   }
-  return Layout::get(mesh, std::move(splits))->to_string();
+  return {.layout = Layout::get(mesh, std::move(splits))};
+}
+
+StrategyTensor partial(ReduceOp op) {
+  const Placement placement = Placement::partial(op);
+  return {.layout = Layout::get(two_ranks(), std::span(&placement, 1))};
 }
 
 }  // namespace
@@ -29,7 +40,8 @@ std::vector<AxisChoice> strategies(const ConcreteRule& rule) {
   std::vector<AxisChoice> out(1);
   for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) {
     const Factor& factor = rule.factors[at(f)];
-    if (factor.kind == FactorKind::blocked || factor.size <= 1) continue;
+    // One with a part is split where an operand comes in segments only.
+    if (factor.kind == FactorKind::blocked || factor.size <= 1 || factor.part) continue;
     AxisChoice choice;
     choice.kind = AxisChoice::Kind::factor;
     choice.factor = f;
@@ -41,42 +53,59 @@ std::vector<AxisChoice> strategies(const ConcreteRule& rule) {
   return out;
 }
 
-std::string to_string(const ConcreteRule& rule, const AxisChoice& choice) {
-  std::vector<std::string> inputs;
-  std::vector<std::string> outputs;
-  const bool partial = choice.kind == AxisChoice::Kind::partial;
+StrategyLine strategy_line(const ConcreteRule& rule, const AxisChoice& choice) {
+  StrategyLine out;
+  const bool passes = choice.kind == AxisChoice::Kind::partial;
   const Factor* factor =
       choice.kind == AxisChoice::Kind::factor ? &rule.factors[at(choice.factor)] : nullptr;
   const bool reduces = factor != nullptr && factor->kind == FactorKind::reduce;
   for (std::size_t i = 0; i < rule.inputs.size(); ++i) {
     const TensorMap& map = rule.inputs[i];
     if (!map.present) {
-      inputs.emplace_back("-");
-    } else if (partial) {
-      inputs.push_back(choice.partial_in[i] != 0
-                           ? hyper_parallel::to_string(Placement::partial(choice.op))
-                           : "R");
+      out.inputs.push_back({.present = false});
+    } else if (passes) {
+      out.inputs.push_back(choice.partial_in[i] != 0
+                               ? partial(choice.op)
+                               : StrategyTensor{.layout = Layout::replicated(two_ranks())});
     } else if (reduces && map.addend && !holds(map, choice.factor)) {
-      inputs.push_back(hyper_parallel::to_string(Placement::partial(factor->reduce)));
+      out.inputs.push_back(partial(factor->reduce));
     } else {
-      inputs.push_back(placement(rule, map, choice));
+      out.inputs.push_back(placed(rule, map, choice));
     }
   }
   for (const TensorMap& map : rule.outputs) {
-    if (partial) {
-      outputs.push_back(hyper_parallel::to_string(Placement::partial(choice.op)));
+    if (passes) {
+      out.outputs.push_back(partial(choice.op));
     } else if (reduces && !holds(map, choice.factor)) {
-      outputs.push_back(hyper_parallel::to_string(Placement::partial(factor->reduce)));
+      out.outputs.push_back(partial(factor->reduce));
     } else {
-      outputs.push_back(placement(rule, map, choice));
+      out.outputs.push_back(placed(rule, map, choice));
     }
   }
-  std::string text = join(inputs, " ") + " -> " + join(outputs, " ");
   if (factor != nullptr) {
-    text += "    " + factor->name;
-    if (!factor->handler.empty()) text += " ~" + factor->handler;
+    out.factor = factor->name;
+    out.handler = factor->handler;
   }
+  return out;
+}
+
+std::string to_string(std::span<const StrategyTensor> tensors) {
+  std::vector<std::string> out;
+  for (const StrategyTensor& t : tensors) {
+    out.push_back(!t.present ? "-" : t.layout == nullptr ? "?" : t.layout->to_string());
+  }
+  return join(out, " ");
+}
+
+std::string to_string(const StrategyLine& line) {
+  std::string text = to_string(line.inputs) + " -> " + to_string(line.outputs);
+  if (!line.factor.empty()) text += "    " + line.factor;
+  if (!line.handler.empty()) text += " ~" + line.handler;
   return text;
+}
+
+std::string to_string(const ConcreteRule& rule, const AxisChoice& choice) {
+  return to_string(strategy_line(rule, choice));
 }
 
 }  // namespace hyper_parallel::rules

@@ -2,13 +2,12 @@
 // mask broadcast to [..., hq, l, s], result [..., hq, l, v].
 //
 // Grouped heads (enable_gqa): hq = h * g, query head i reads key head i / g. The heads of the query
-// are the factors h, g; either may be split. If the query comes with heads split in yet another way
-// (more ranks than key heads), handler sdpa picks from whole keys the heads that its own queries
-// read. Split queries read all keys; a causal mask then starts at the own offset. Linear in the
-// value.
+// are the factors h, g; either may be split. Where they come cut in yet another way (more ranks
+// than key heads) they are the joint factor q: handler sdpa picks from whole keys the heads that
+// its own queries read. Split queries read all keys; a causal mask then starts at the own offset.
+// Linear in the value.
 
 #include "hyper_parallel/rules/build/make.h"
-#include "hyper_parallel/rules/engine/cut.h"
 #include "hyper_parallel/rules/families/families.h"
 
 namespace hyper_parallel::rules {
@@ -84,19 +83,14 @@ class Attention {
     TensorMap& query = rule_.inputs[kQuery];
     put(query, d, h);
     put(query, d, g);
-    const Layout* layout = call_.inputs[kQuery].layout;
-    const Split* split = layout == nullptr ? nullptr : layout->split(static_cast<int>(d));
-    if (split != nullptr && !decompose(rule_, query, *split, layout->mesh()).exact) {
-      block(rule_, h);
-      block(rule_, g);
-      const int q = factor("q", all);
-      rule_.factors[static_cast<std::size_t>(q)].handler = "sdpa";
-      query.dims[d] = {q};
-    } else {
-      put(rule_.inputs[kKey], d, h);
-      put(rule_.inputs[kValue], d, h);
-    }
+    put(rule_.inputs[kKey], d, h);
+    put(rule_.inputs[kValue], d, h);
     out_.dims[d] = query.dims[d];
+    if (query.dims[d].size() < 2) return;
+    const int q = factor("q", all);
+    rule_.factors.back().handler = "sdpa";
+    put_joint(query, d, q);
+    put_joint(out_, d, q);
   }
 
   void rows(std::size_t lead) {
@@ -138,6 +132,7 @@ class Attention {
         put(map, d, s_);
       } else {
         map.dims[d] = out_.dims[skip + d];
+        if (!out_.joint.empty()) put_joint(map, d, out_.joint[skip + d]);
       }
     }
   }

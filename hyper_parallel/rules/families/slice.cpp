@@ -1,7 +1,7 @@
 // Parts of a tensor by position, and the reverse: slice, select, pad, roll, triangles.
 //
 // A dim of which a part is taken must be whole; the others pass. But a part of whole segments of a
-// dim that is cut segment by segment (k of a fused q|k|v) is a part on each rank.
+// dim that is cut segment by segment (k of a fused q|k|v) is a part on each rank: Factor::part.
 
 #include <algorithm>
 
@@ -10,42 +10,6 @@
 
 namespace hyper_parallel::rules {
 namespace {
-
-// The segments of `x` along `dim` that make up [begin, end) where it is cut by segments of which
-// none is cut in two by these bounds; else nothing.
-Shape segments_between(const Operand& x, int dim, std::int64_t begin, std::int64_t end) {
-  const Split* split = x.layout == nullptr ? nullptr : x.layout->split(dim);
-  if (split == nullptr || split->block > 1 || split->segments.empty()) return {};
-  if (*std::min_element(split->segments.begin(), split->segments.end()) <= 1) return {};
-  Shape out;
-  std::int64_t at = 0;
-  for (std::int64_t length : split->segments) {
-    const std::int64_t next = at + length;
-    if (at < end && next > begin) {
-      if (at < begin || next > end) return {};
-      out.push_back(length);
-    }
-    at = next;
-  }
-  return out;
-}
-
-// Cut dim `dim` of the operand by its segments, that of the result by those that are taken.
-void cut_by_segments(const Call& call, ConcreteRule& rule, TensorMap& out, int dim,
-                     const Shape& taken) {
-  const auto d = static_cast<std::size_t>(dim);
-  const Shape& all = call.inputs[0].layout->split(dim)->segments;
-  const int p = add_factor(rule, "p", *std::min_element(all.begin(), all.end()));
-  rule.factors.back().plain = true;
-  rule.factors.back().handler = "slice";
-  TensorMap& in = rule.inputs[0];
-  in.dims[d] = {p};
-  in.segments.resize(in.sizes.size());
-  in.segments[d] = all;
-  out.dims[d] = {p};
-  out.segments.resize(out.sizes.size());
-  if (taken.size() > 1) out.segments[d] = taken;
-}
 
 ConcreteRule build_slice(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, true);
@@ -66,9 +30,13 @@ ConcreteRule build_slice(const Call& call, Words) {
   const std::int64_t end = std::max(clamp(call.integer("end", size)), begin);
   if (begin != 0 || end != size || step != 1) {
     size = (end - begin + step - 1) / step;
-    keep_whole(rule, out, factors, dim);
-    const Shape taken = segments_between(call.inputs[0], dim, begin, end);
-    if (step == 1 && !taken.empty()) cut_by_segments(call, rule, out, dim, taken);
+    const int f = factors[static_cast<std::size_t>(dim)];
+    if (step == 1 && end > begin && f != kNoFactor) {
+      rule.factors[static_cast<std::size_t>(f)].part = {begin, end};
+      rule.factors[static_cast<std::size_t>(f)].handler = "slice";
+    } else {
+      keep_whole(rule, out, factors, dim);
+    }
   }
   rule.outputs.push_back(std::move(out));
   return rule;

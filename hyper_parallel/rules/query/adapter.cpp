@@ -90,11 +90,13 @@ TensorMap Adapter::back(const TensorMap& map, const DimMap* dims, Shape sizes) c
   out.dims.assign(dims->size(), {});
   out.sizes = known ? std::move(sizes) : Shape(dims->size(), 1);
   out.segments.clear();
+  out.joint.clear();
   for (std::size_t d = 0; d < dims->size(); ++d) {
     for (int o : (*dims)[d]) {
       const auto our = static_cast<std::size_t>(o);
       out.dims[d].insert(out.dims[d].end(), map.dims[our].begin(), map.dims[our].end());
       if (!known) out.sizes[d] *= map.sizes[our];
+      if (!map.joint.empty() && map.joint[our] != kNoFactor) put_joint(out, d, map.joint[our]);
       if (map.segments.empty() || map.segments[our].empty()) continue;
       out.segments.resize(dims->size());
       out.segments[d] = map.segments[our];

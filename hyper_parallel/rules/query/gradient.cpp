@@ -177,9 +177,12 @@ Gradient infer_grad(const Query& query, const GradientCall& given,
   return out;
 }
 
-std::string gradients_to_string(const Query& query, const AxisChoice& choice) {
-  if (!query.rule.parts.empty()) return {};
-  const ConcreteRule rule = gradient_rule(query);
+namespace {
+
+// The gradients that a strategy gives for whole gradients of the results; empty if the gradient
+// must take another strategy.
+std::vector<StrategyTensor> strategy_gradients(const Query& query, const ConcreteRule& rule,
+                                               const AxisChoice& choice) {
   const bool partial = choice.kind == AxisChoice::Kind::partial;
   if (choice.kind == AxisChoice::Kind::factor &&
       rule.factors[static_cast<std::size_t>(choice.factor)].kind == FactorKind::blocked) {
@@ -190,29 +193,34 @@ std::string gradients_to_string(const Query& query, const AxisChoice& choice) {
       (choice.op == ReduceOp::max || choice.op == ReduceOp::min || choice.op == ReduceOp::prod)) {
     return {};
   }
-  std::vector<std::string> out;
-  const std::string line = to_string(rule, partial ? AxisChoice{} : choice);
-  std::size_t begin = line.find("-> ") + 3;
-  const std::size_t stop = std::min(line.find("    ", begin), line.size());
-  for (std::size_t i = 0; begin < stop; ++i) {
-    std::size_t end = begin;
-    for (int depth = 0; end < stop && (depth > 0 || line[end] != ' '); ++end) {
-      depth += line[end] == '(' ? 1 : line[end] == ')' ? -1 : 0;
+  std::vector<StrategyTensor> out = strategy_line(rule, partial ? AxisChoice{} : choice).outputs;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (!differentiable(query.call.inputs[i])) {
+      out[i] = {.present = false};
+      continue;
     }
-    const bool has = i < query.rule.inputs.size() && differentiable(query.call.inputs[i]);
-    std::string text = has ? line.substr(begin, end - begin) : "-";
-    if (partial && has && choice.partial_in[i] == 0) {
-      // A factor of the same product as a P operand: each rank has its own part.
-      for (std::size_t j = 0; j < query.rule.inputs.size(); ++j) {
-        if (choice.partial_in[j] != 0 && query.rule.inputs[j].term == query.rule.inputs[i].term) {
-          text = hyper_parallel::to_string(Placement::partial(choice.op));
-        }
+    if (!partial || choice.partial_in[i] != 0) continue;
+    // A factor of the same product as a P operand: each rank has its own part.
+    for (std::size_t j = 0; j < query.rule.inputs.size(); ++j) {
+      if (choice.partial_in[j] != 0 && query.rule.inputs[j].term == query.rule.inputs[i].term) {
+        out[i].layout = out[i].layout->with(0, Placement::partial(choice.op));
       }
     }
-    out.push_back(std::move(text));
-    begin = end + 1;
   }
-  return join(out, " ");
+  return out;
+}
+
+}  // namespace
+
+std::vector<StrategyLine> strategies(const Query& query) {
+  if (!query.rule.parts.empty()) return strategies(part_query(query, 0));
+  const ConcreteRule gradient = gradient_rule(query);
+  std::vector<StrategyLine> out;
+  for (const AxisChoice& choice : strategies(query.rule)) {
+    out.push_back(strategy_line(query.rule, choice));
+    out.back().grads = strategy_gradients(query, gradient, choice);
+  }
+  return out;
 }
 
 }  // namespace hyper_parallel::rules

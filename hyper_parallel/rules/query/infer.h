@@ -99,8 +99,8 @@ Gradient infer_grad(const Query& query, const GradientCall& given,
 /// A letter that a gradient lacks is summed over, so splitting it gives P(sum).
 ConcreteRule gradient_rule(const Query& query);
 
-/// The gradients that a strategy gives for whole gradients of the results: `S(0) P(sum)`, `-` for
-/// an operand without gradient; empty if the gradient must take another strategy.
-std::string gradients_to_string(const Query& query, const AxisChoice& choice);
+/// All strategies of one mesh axis, none first, with the gradients that they give. Of an op on
+/// lists: those of its first part.
+std::vector<StrategyLine> strategies(const Query& query);
 
 }  // namespace hyper_parallel::rules

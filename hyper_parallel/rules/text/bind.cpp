@@ -13,8 +13,6 @@ namespace {
 using Dim = Notation::Dim;
 constexpr std::int64_t kUnknown = -1;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 class Binder {
  public:
   Binder(const Notation& notation, const Call& call) : notation_(notation), call_(call) {}
@@ -169,6 +167,10 @@ class Binder {
       f.reduce = notation_.reduce;
       const bool reduced = !on_result(static_cast<int>(l));
       if (reduced && !letter.finished) f.kind = FactorKind::reduce;
+      if (letter.reduce) {
+        f.kind = FactorKind::reduce;
+        f.reduce = *letter.reduce;
+      }
       if (letter.blocked) f.kind = FactorKind::blocked;
       f.nonempty = notation_.filled || (notation_.nonempty && reduced);
     }

@@ -1,34 +1,36 @@
 #include "hyper_parallel/rules/text/notation.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/rules/handlers.h"
+#include "hyper_parallel/rules/text/cursor.h"
 
 namespace hyper_parallel::rules {
 namespace {
 
-bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-class Parser {
+class Parser : private Cursor {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, bool sized)
+      : Cursor(text, sized ? "*m k, *k n -> m n {m=8, k=16, n=4}" : "*... k, *n k, ?+n -> ... n"),
+        sized_(sized) {}
 
   Notation run() {
-    do out_.inputs.push_back(tensor(true));
-    while (take(","));
+    if (!none("->")) {
+      do out_.inputs.push_back(tensor(true));
+      while (take(","));
+    }
     expect("->");
-    do out_.outputs.push_back(tensor(false));
-    while (take(","));
+    if (!none("{") && !none(";") && !none("")) {
+      do out_.outputs.push_back(tensor(false));
+      while (take(","));
+    }
+    if (sized_ && take("{")) sizes();
     if (take(";")) {
       do option();
       while (take(","));
     }
-    skip();
-    if (at_ != text_.size()) fail("nothing more expected");
+    if (!at_end()) fail("nothing more expected");
     for (const auto* tensors : {&out_.inputs, &out_.outputs}) {
       for (const Notation::Tensor& t : *tensors) check_twice(t);
     }
@@ -36,32 +38,10 @@ class Parser {
   }
 
  private:
-  void skip() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  bool peek(std::string_view token) {
-    skip();
-    return text_.substr(at_, token.size()) == token;
-  }
-  bool take(std::string_view token) {
-    if (!peek(token)) return false;
-    at_ += token.size();
-    return true;
-  }
-  // Marks follow their letter without a space.
-  bool take_here(char c) {
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(std::string_view token) {
-    if (!take(token)) fail("\"" + std::string(token) + "\" expected");
-  }
-  std::string name() {
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && is_name(text_[at_])) ++at_;
-    if (at_ == begin) fail("a name expected");
-    return std::string(text_.substr(begin, at_ - begin));
+  // A rule of one call may have no tensors on a side; `next` follows them, nothing at the end.
+  bool none(std::string_view next) {
+    if (!sized_) return false;
+    return next.empty() ? at_end() : peek(next);
   }
   std::string handler() {
     std::string out = name();
@@ -71,21 +51,16 @@ class Parser {
     }
     return out;
   }
-  [[noreturn]] void fail(const std::string& what) const {
-    throw UsageError(
-        Message("HP-S050", "rule notation: " + what + " at place " + std::to_string(at_))
-            .fact("text", text_)
-            .fact("form", "*... k, *n k, ?+n -> ... n")
-            .hint("docs/notation.md has the grammar"));
-  }
-
   Notation::Tensor tensor(bool input) {
     Notation::Tensor out;
     while (input) {
       if (take("*")) {
         out.linear = true;
+        out.term = term();
       } else if (take("+")) {
         out.linear = out.addend = true;
+        if (sized_ && take_here('!')) out.linear = false;
+        out.term = term();
       } else if (take("#")) {
         out.shape_only = true;
       } else if (take("?")) {
@@ -101,9 +76,12 @@ class Parser {
       return out;
     }
     if (take("()")) return out;
-    while (!peek(",") && !peek("->") && !peek(";")) {
-      skip();
-      if (at_ == text_.size()) break;
+    if (sized_ && !peek("->") && take("-")) {
+      out.absent = true;
+      return out;
+    }
+    while (!peek(",") && !peek("->") && !peek(";") && !(sized_ && peek("{"))) {
+      if (at_end()) break;
       out.dims.push_back(dim());
     }
     if (out.dims.empty()) fail("dims expected, or () for none");
@@ -124,14 +102,31 @@ class Parser {
       do {
         skip();
         out.letters.push_back(letter());
+        if (sized_ && take("|")) {
+          skip();
+          out.joint = letter();
+        }
       } while (!take(")"));
-    } else if (text_[at_] == '_') {
-      ++at_;
+    } else if (take_here('_')) {
       out.kind = Notation::Dim::Kind::whole;
-      if (take_here('=')) out.size = name();
-      if (take_here('<')) out.most = known_letter();
+      if (sized_) {
+        out.length = take_here('=') ? length() : 1;
+      } else {
+        if (take_here('=')) out.size = name();
+        if (take_here('<')) out.most = known_letter();
+      }
     } else {
       out.letters.push_back(letter());
+    }
+    if (sized_ && take_here('=')) {
+      out.length = length();
+      while (take_here('|')) {
+        if (out.parts.empty()) out.parts.push_back(out.length);
+        if (digit_here()) {
+          out.parts.push_back(length());
+          out.length += out.parts.back();
+        }
+      }
     }
     if (take_here('@')) {
       out.at = name();
@@ -140,13 +135,10 @@ class Parser {
     return out;
   }
 
-  std::int64_t number() {
-    std::int64_t value = 0;
-    const auto [end, error] =
-        std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-    if (error != std::errc()) fail("a number expected");
-    at_ = static_cast<std::size_t>(end - text_.data());
-    return value;
+  // The number of a term, right after its mark.
+  std::optional<int> term() {
+    if (!sized_ || !digit_here()) return {};
+    return small();
   }
 
   auto find_letter(const std::string& id) {
@@ -161,6 +153,7 @@ class Parser {
   }
 
   int letter() {
+    if (sized_ && digit_here()) fail("a letter expected");
     const std::string id = name();
     auto it = find_letter(id);
     const auto index = static_cast<int>(it - out_.letters.begin());
@@ -169,11 +162,13 @@ class Parser {
       it = out_.letters.end() - 1;
     }
     if (take_here('!')) it->blocked = true;
-    if (take_here('~')) {
-      it->handler = handler();
-      if (take_here('/')) {
-        expect("R");
+    if (take_here('~')) it->handler = handler();
+    if (take_here('/')) {
+      const std::string kind = name();
+      if (kind == "R") {
         it->finished = true;
+      } else {
+        it->reduce = reduce_op(kind, "R or a kind of partial");
       }
     }
     return index;
@@ -194,9 +189,81 @@ class Parser {
     }
   }
 
+  // The factors in order, each with its size and what else holds of it.
+  void sizes() {
+    std::vector<Notation::Letter> ordered;
+    std::vector<int> places;  // beside `ordered`: the letter's number so far
+    do {
+      skip();
+      const int l = letter();
+      Notation::Letter& made = out_.letters[static_cast<std::size_t>(l)];
+      if (std::find(places.begin(), places.end(), l) != places.end()) fail("each letter once");
+      if (!take_here('=')) fail("\"=\" and a size expected");
+      made.size = length();
+      while (!peek(",") && !peek("}")) fact(made);
+      places.push_back(l);
+    } while (take(","));
+    expect("}");
+    if (places.size() != out_.letters.size()) fail("the size of each letter expected before");
+    std::vector<int> now(places.size());
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      now[static_cast<std::size_t>(places[i])] = static_cast<int>(i);
+      ordered.push_back(std::move(out_.letters[static_cast<std::size_t>(places[i])]));
+    }
+    out_.letters = std::move(ordered);
+    for (auto* tensors : {&out_.inputs, &out_.outputs}) {
+      for (Notation::Tensor& t : *tensors) {
+        for (Notation::Dim& d : t.dims) {
+          for (int& l : d.letters) l = now[static_cast<std::size_t>(l)];
+          if (d.joint >= 0) d.joint = now[static_cast<std::size_t>(d.joint)];
+        }
+      }
+    }
+  }
+
+  void fact(Notation::Letter& letter) {
+    skip();
+    const std::string word = name();
+    if (word == "nonempty") {
+      letter.nonempty = true;
+    } else if (word == "plain") {
+      letter.plain = true;
+    } else if (word == "block" && take_here('=')) {
+      letter.block = length();
+    } else if (word == "window" && take_here('(')) {
+      letter.window = window_facts();
+    } else if (word == "part" && take_here('(')) {
+      letter.part = interval();
+    } else {
+      fail("nonempty, plain, block=, part( or window( expected before");
+    }
+  }
+
+  // What only the rule of one call says.
+  bool sized_option(const std::string& word) {
+    if (!sized_) return false;
+    skip();
+    if (take(":=")) {
+      out_.rewrites.push_back(rewrite(word));
+    } else if (word == "dynamic") {
+      out_.dynamic = true;
+    } else if (word == "writes") {
+      const int input = small();
+      expect("->");
+      skip();
+      out_.writes.emplace_back(input, small());
+    } else if (word == "unwritten") {
+      out_.unwritten.push_back(small());
+    } else {
+      return false;
+    }
+    return true;
+  }
+
   void option() {
     skip();
     const std::string word = name();
+    if (sized_option(word)) return;
     if (word == "any") {
       out_.partial = PartialRule::any;
     } else if (word == "monotone") {
@@ -215,21 +282,18 @@ class Parser {
       skip();
       out_.handler = handler();
     } else {
-      try {
-        out_.reduce = parse_reduce_op(word);
-      } catch (const UsageError&) {
-        fail("an option expected, not \"" + word + "\"");
-      }
+      out_.reduce = reduce_op(word, "an option");
     }
   }
 
-  std::string_view text_;
-  std::size_t at_ = 0;
+  bool sized_;
   Notation out_;
 };
 
 }  // namespace
 
-Notation parse_notation(std::string_view text) { return Parser(text).run(); }
+Notation parse_notation(std::string_view text) { return Parser(text, false).run(); }
+
+Notation parse_sized(std::string_view text) { return Parser(text, true).run(); }
 
 }  // namespace hyper_parallel::rules

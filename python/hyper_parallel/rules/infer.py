@@ -179,6 +179,10 @@ class _Call:
             for i, a, b, moved, reason in made["changes"]
         )
 
+    def strategies(self) -> Strategies:
+        lines = tuple(Strategy(*line) for line in self.rule.table())
+        return Strategies(self.rule.row, self.rule.spec, lines, self.rule.sized())
+
     def inference(self, made: Mapping[str, Any]) -> Inference:
         return Inference(
             self.rule.row,
@@ -233,7 +237,7 @@ def infer_forward(
         call.rule.forward() if wanted is None else call.rule.forward_towards(wanted)
     )
     if strict and made.changes:
-        raise refusal(made, call.layouts, strategies(op, inputs, attrs))
+        raise refusal(made, call.layouts, call.strategies())
     return made
 
 
@@ -317,8 +321,15 @@ def strategies(op: str, inputs: Any, attrs: Mapping[str, Any] | None = None) -> 
     Raises:
         UsageError: as ``infer_forward``.
     """
+    return _Call(op, placed(inputs), attrs).strategies()
+
+
+def placed(inputs: Any) -> dict[str, Any]:
+    """Drop the layouts of operands, and put the first on a mesh of two ranks."""
     named = _named(inputs)
-    plain = {name or f"input {i}": _without_layout(value) for i, (name, value) in enumerate(named)}
+    plain: dict[str, Any] = {
+        name or f"input {i}": _without_layout(value) for i, (name, value) in enumerate(named)
+    }
     first = next((k for k, v in plain.items() if isinstance(v, TensorSpec)), None)
     if first is not None:
         plain[first] = dataclasses.replace(plain[first], layout="x=2: R")
@@ -327,9 +338,7 @@ def strategies(op: str, inputs: Any, attrs: Mapping[str, Any] | None = None) -> 
             if isinstance(value, list) and value:
                 value[0] = dataclasses.replace(value[0], layout="x=2: R")
                 break
-    call = _Call(op, plain, attrs)
-    lines = tuple(Strategy(*line) for line in call.rule.table())
-    return Strategies(call.rule.row, call.rule.spec, lines)
+    return plain
 
 
 def _without_layout(value: Any) -> Any:

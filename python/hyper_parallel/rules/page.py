@@ -17,7 +17,9 @@ _HEAD = """\
 This page is made by `python -m hyper_parallel rules --markdown`. A rule is read as
 [notation.md](notation.md) says; [inference.md](inference.md) shows how to ask it. A rule that
 starts with a word is made by C++ code from sizes and attributes: the head of the family's file,
-`hyper_parallel/rules/<family>.cpp`, says what its words mean.
+`hyper_parallel/rules/families/<family>.cpp`, says what its words mean. The third column has what
+every rule, however made, is for one call: its letters with their sizes.
+`python -m hyper_parallel rules topk` shows that call, and all its strategies.
 
 Names in the last column are those of Paddle's ops. They go with Paddle's operands and attributes.
 """
@@ -72,6 +74,7 @@ def table(op: str, operands: str = "", attrs: str = "") -> str:
     lines = [f"{title}    {rule}", f"family {family}", f"call {operands.strip()}"]
     if attrs:
         lines[-1] += f", {attrs}"
+    lines += [f"rule {line}" for line in made.sized.splitlines()]
     lines += [""] + [str(line) for line in made]
     docs = dict(_core.rule_handlers())
     handlers = sorted({line.handler for line in made if line.handler})
@@ -93,6 +96,16 @@ def listing() -> str:
     return "\n".join(lines)
 
 
+def _code(*texts: str) -> str:
+    return " ".join(f"`{text.replace('|', chr(92) + '|')}`" for text in texts)
+
+
+def _sized(op: str, rule: str) -> str:
+    """The rule of a row's sample call; of an op on lists that of the first element."""
+    operands, _, attrs = sample(op, rule).partition("|")
+    return strategies(op, parse_inputs(operands), parse_attrs(attrs)).sized.splitlines()[0]
+
+
 def markdown() -> str:
     """Write docs/rules.md."""
     known = rows()
@@ -103,10 +116,10 @@ def markdown() -> str:
     paddle = sorted({name for row in known for name in row[3]})
     lines.append(f"{len(known)} rows in {len(families)} families; {len(paddle)} names of Paddle.\n")
     for family, members in families.items():
-        lines += [f"## {family}", "", "| op | rule | Paddle |", "|---|---|---|"]
+        lines += [f"## {family}", "", "| op | rule | of a call | Paddle |", "|---|---|---|---|"]
         for _, op, rule, names in members:
-            shown = rule.replace("|", "\\|")
-            lines.append(f"| `{op}` | `{shown}` | {' '.join(f'`{n}`' for n in names)} |")
+            cells = [f"`{op}`", _code(rule), _code(_sized(op, rule)), _code(*names)]
+            lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
     lines += [
         "## Handlers",

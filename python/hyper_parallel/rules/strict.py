@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
+from hyper_parallel._core import Replicate
 from hyper_parallel.errors import UsageError, usage_error
 
-_PLACEMENT = re.compile(r"[A-Z](?:\([^)]*\))?")
 _NEAR = 3
 
 
-def short(placement: Any) -> str:
-    """Write a placement as rules do, without order and blocks: ``S(0)``, ``P(sum)``, ``R``."""
-    if placement.is_shard():
-        return f"S({placement.dim})"
-    return f"P({placement.reduce_op})" if placement.is_partial() else "R"
+def _changed_axis(before: Any, after: Any) -> int | None:
+    """Find the first axis that lies otherwise; None where only boundaries or an order do."""
+    pairs = zip(before.placements, after.placements, strict=True)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), None)
 
 
 def refusal(inference: Any, layouts: Sequence[Any], lines: Sequence[Any]) -> UsageError:
@@ -32,28 +30,33 @@ def refusal(inference: Any, layouts: Sequence[Any], lines: Sequence[Any]) -> Usa
     """
     change = inference.changes[0]
     before, after = change.before.layout, change.after.layout
-    axis = next(
-        i
-        for i, (a, b) in enumerate(zip(before.placements, after.placements, strict=True))
-        if a != b
-    )
+    operand = f'{inference.op}: operand "{change.operand}"'
+    axis = _changed_axis(before, after)
+    if axis is None:
+        return usage_error(
+            "HP-S037",
+            f"{operand} cannot be split at these boundaries or in this order of axes here",
+            has=str(change.before),
+            needs=str(after),
+            why=change.reason,
+            hint="redistribute the operand, or leave strict out",
+        )
     has = before.placements[axis]
     state = (
         f"split on dim {has.dim}" if has.is_shard() else "partial" if has.is_partial() else "whole"
     )
-    given = ["R" if x is None else short(x.placements[axis]) for x in layouts]
+    given = [Replicate() if x is None else x.placements[axis] for x in layouts]
 
     def distance(line: Any) -> int:
-        wanted = _PLACEMENT.findall(line.text.partition("->")[0])
-        return sum(a != b for a, b in zip(wanted, given, strict=False))
+        return sum(a != b for a, b in zip(line.inputs, given, strict=False))
 
     near = sorted(lines, key=distance)[:_NEAR]
     name = inference.mesh.names[axis]
     return usage_error(
         "HP-S037",
-        f'{inference.op}: operand "{change.operand}" cannot be {state} on axis {name} here',
+        f"{operand} cannot be {state} on axis {name} here",
         has=str(change.before),
-        needs=short(after.placements[axis]),
+        needs=str(after.placements[axis]),
         why=change.reason,
         near="; ".join(" ".join(line.text.split()) for line in near),
         hint="redistribute the operand, or leave strict out",

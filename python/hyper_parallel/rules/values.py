@@ -153,11 +153,20 @@ class Gradient:
 
 @dataclasses.dataclass(frozen=True)
 class Strategy:
-    """What one mesh axis may do: ``S(0) R -> S(0)    m``, and the gradients that then come out."""
+    """What one mesh axis may do: ``S(0) R -> S(0)    m``, and the gradients that then come out.
+
+    Attributes:
+        inputs: one placement a tensor, lists flat; None for an absent tensor.
+        outputs: the same for the results.
+        factor: the letter that the axis is given to; empty for none.
+    """
 
     text: str
     handler: str
     grads: str
+    inputs: tuple[Any, ...] = ()
+    outputs: tuple[Any, ...] = ()
+    factor: str = ""
 
     def __str__(self) -> str:
         return f"{self.text:<44}  grad {self.grads}".rstrip() if self.grads else self.text
@@ -167,11 +176,20 @@ class Strategy:
 
 @dataclasses.dataclass(frozen=True)
 class Strategies(Sequence[Strategy]):
-    """All strategies of a call on one mesh axis, the one without a split first."""
+    """All strategies of a call on one mesh axis, the one without a split first.
+
+    Attributes:
+        op: the row that serves the call.
+        rule: the row's text.
+        lines: the strategies.
+        sized: the rule of this call with its sizes, ``*m k, *k n -> m n {m=8, k=16, n=32}``; of an
+            op on lists one line an element.
+    """
 
     op: str
     rule: str
     lines: tuple[Strategy, ...]
+    sized: str = ""
 
     def __getitem__(self, index: Any) -> Any:
         return self.lines[index]

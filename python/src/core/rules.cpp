@@ -8,6 +8,7 @@
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/rules/handlers.h"
 #include "hyper_parallel/rules/query/infer.h"
+#include "hyper_parallel/rules/text/print.h"
 #include "python/src/core/init.h"
 
 namespace py = pybind11;
@@ -112,17 +113,23 @@ std::vector<std::pair<Shape, bool>> tensors_of(const std::vector<rules::TensorMa
   return out;
 }
 
-// Each strategy of one axis of two ranks: its line, its handler and the layouts of the gradients
-// that whole gradients of the results give. Of an op on lists: those of its first part.
-std::vector<std::tuple<std::string, std::string, std::string>> table_of(const rules::Query& query) {
-  std::vector<std::tuple<std::string, std::string, std::string>> out;
-  if (!query.rule.parts.empty()) return table_of(rules::part_query(query, 0));
-  for (const rules::AxisChoice& choice : rules::strategies(query.rule)) {
-    const rules::Factor* factor = choice.kind == rules::AxisChoice::Kind::factor
-                                      ? &query.rule.factors[static_cast<std::size_t>(choice.factor)]
-                                      : nullptr;
-    out.emplace_back(rules::to_string(query.rule, choice), factor ? factor->handler : "",
-                     rules::gradients_to_string(query, choice));
+// One placement a tensor; None for an absent one.
+py::tuple placements_of(const std::vector<rules::StrategyTensor>& tensors) {
+  py::list out;
+  for (const rules::StrategyTensor& t : tensors) {
+    out.append(t.layout == nullptr ? py::object(py::none()) : py::cast(t.layout->placement(0)));
+  }
+  return py::tuple(out);
+}
+
+// Each strategy of one axis of two ranks: its line, its handler, the gradients that whole gradients
+// of the results give, and what the line says as values.
+py::list table_of(const rules::Query& query) {
+  py::list out;
+  for (const rules::StrategyLine& line : rules::strategies(query)) {
+    out.append(py::make_tuple(rules::to_string(line), line.handler, rules::to_string(line.grads),
+                              placements_of(line.inputs), placements_of(line.outputs),
+                              line.factor));
   }
   return out;
 }
@@ -173,7 +180,10 @@ void init_rules(py::module_& m) {
             return to_dict(rules::infer_grad(q, {inputs, outputs, out_grads}, wanted));
           },
           py::arg("inputs"), py::arg("outputs"), py::arg("out_grads"), py::arg("grads") = Layouts())
-      .def("table", &table_of);
+      .def("table", &table_of)
+      .def("sized", [](const Query& q) { return rules::to_string(q.rule); })
+      .def("reads_back",
+           [](const Query& q) { return rules::parse_rule(rules::to_string(q.rule)) == q.rule; });
   m.def("rule_names", &rules::known_names, "Every name that inference knows, sorted.");
   m.def("rule_rows", [] {
     std::vector<std::tuple<std::string, std::string, std::string, std::vector<std::string>>> out;

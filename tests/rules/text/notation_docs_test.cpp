@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "hyper_parallel/rules/text/notation.h"
+#include "hyper_parallel/rules/text/print.h"
 #include "tests/rules/support.h"
 
 namespace hyper_parallel::rules::test {
@@ -32,6 +33,28 @@ std::vector<Example> examples() {
       out.back().table += line + "\n";
     }
   }
+  return out;
+}
+
+// The rules of one call: `aten::mm   *m k, ...`, continued on indented lines.
+std::vector<std::string> sized_rules() {
+  std::ifstream file("docs/notation.md");
+  std::vector<std::string> out;
+  bool inside = false;
+  std::string line;
+  while (std::getline(file, line)) {
+    const bool starts = line.starts_with("aten::");
+    if (starts) out.push_back(line.substr(line.find(' ')));
+    if (inside && line.starts_with(" ")) out.back() += " " + line;
+    inside = starts || (inside && line.starts_with(" "));
+  }
+  return out;
+}
+
+std::string squeezed(const std::string& text) {
+  std::istringstream in(text);
+  std::string out;
+  for (std::string word; in >> word;) out += (out.empty() ? "" : " ") + word;
   return out;
 }
 
@@ -66,6 +89,12 @@ TEST_SUITE("NotationPage") {
       for (const AxisChoice& c : strategies(rule)) table += to_string(rule, c) + "\n";
       CHECK(table == example.table);
     }
+  }
+
+  TEST_CASE("ItsRulesOfOneCallPrintAndReadBack") {
+    const std::vector<std::string> rules = sized_rules();
+    CHECK(rules.size() == 4);
+    for (const std::string& text : rules) CHECK(to_string(parse_rule(text)) == squeezed(text));
   }
 }
 
