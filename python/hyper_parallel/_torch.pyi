@@ -74,10 +74,13 @@ def reduce_partial(tensor: torch.Tensor) -> DTensor:
 def wrap(local: torch.Tensor, layout: Layout_, sizes: Sequence[int]) -> DTensor:
     """A wrapper around ``local``, with no graph and no check."""
 
-def convert_cotangent(
-    local: torch.Tensor, source: Layout_, target: Layout_, sizes: Sequence[int]
+def local_cotangent(
+    gradient: torch.Tensor, layout: Layout_, sizes: Sequence[int]
 ) -> torch.Tensor:
-    """A local cotangent in another layout."""
+    """The local cotangent of a value in ``layout``; a plain gradient counts as whole."""
+
+def gradient_factor(layout: Layout_) -> float:
+    """By how much the gradient is larger than the local cotangent: n for a ``P(avg)`` axis."""
 
 # Code on local tensors
 def enter_region(locals: Sequence[torch.Tensor], mesh: Mesh | None) -> list[torch.Tensor]:

@@ -1,66 +1,32 @@
 #include "hyper_parallel/torch/comm/collective_ops.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 
 #include "hyper_parallel/core/error.h"
-#include "hyper_parallel/plan/redistribute.h"
-#include "hyper_parallel/torch/base/dtype.h"
-#include "hyper_parallel/torch/comm/record.h"
-#include "hyper_parallel/torch/comm/redistribute.h"
-#include "hyper_parallel/torch/ranks/coordinate.h"
-#include "hyper_parallel/torch/ranks/ranks.h"
+#include "hyper_parallel/torch/comm/group_exchanges.h"
 
 namespace hyper_parallel::torch_layer {
-namespace {
-
-at::Tensor call(const char* name, std::vector<c10::IValue> arguments) {
-  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
-  torch::jit::Stack stack(std::make_move_iterator(arguments.begin()),
-                          std::make_move_iterator(arguments.end()));
-  op.callBoxed(&stack);
-  return stack.back().toTensor();
-}
-
-at::Tensor wait(const at::Tensor& t) { return call("_c10d_functional::wait_tensor", {t}); }
-
-const std::string& group_of(const Mesh* mesh, const std::vector<int>& axes) {
-  return current_rank().group_name(mesh->group(axes, current_rank().rank()));
-}
-
-}  // namespace
-
-int group_index(const Mesh* mesh, const std::vector<int>& axes) {
-  const auto& here = my_coordinate(mesh);
-  int out = 0;
-  for (int axis : axes) out = out * mesh->size(axis) + here[static_cast<std::size_t>(axis)];
-  return out;
-}
 
 at::Tensor all_reduce(const at::Tensor& local, const Mesh* mesh, const std::vector<int>& axes,
                       ReduceOp op) {
   if (mesh->size(axes) == 1) return local;
-  std::vector<std::optional<ReduceOp>> partials(static_cast<std::size_t>(mesh->ndim()));
-  for (int axis : axes) partials[static_cast<std::size_t>(axis)] = op;
-  const auto plan =
-      plan::redistribute(Layout::get(mesh, {}, partials), Layout::replicated(mesh), meta_of(local));
-  if (op == ReduceOp::sum) return redistribute(plan, local);
+  const ExchangePtr exchange = all_reduce_exchange(group_along(mesh, axes), op);
+  if (op == ReduceOp::sum) return run(exchange, local);
   at::NoGradGuard no_grad;
-  return execute(*plan, local.detach());
+  return run(exchange, local.detach());
 }
 
 at::Tensor all_gather_stack(const at::Tensor& local, const Mesh* mesh,
                             const std::vector<int>& axes) {
   at::NoGradGuard no_grad;
   const at::Tensor row = local.detach().contiguous().unsqueeze(0);
-  const int n = mesh->size(axes);
-  if (n == 1) return row;
-  const TensorMeta meta = meta_of(local);
-  note_collective("all_gather", mesh, axes, meta, static_cast<double>((n - 1) * meta.bytes()));
-  return wait(call("_c10d_functional::all_gather_into_tensor", {row, n, group_of(mesh, axes)}));
+  const Group group = group_along(mesh, axes);
+  if (group.size == 1) return row;
+  const std::vector<std::int64_t> ones(static_cast<std::size_t>(group.size), 1);
+  return run(all_gather_exchange(group, row.sizes().vec(), 0, ones), row);
 }
 
 at::Tensor broadcast(const at::Tensor& value, const Mesh* mesh, int source_rank) {
@@ -75,11 +41,8 @@ at::Tensor broadcast(const at::Tensor& value, const Mesh* mesh, int source_rank)
   }
   if (mesh->size() == 1) return value;
   at::NoGradGuard no_grad;
-  const TensorMeta meta = meta_of(value);
-  note_collective("broadcast", mesh, axes, meta, static_cast<double>(meta.bytes()));
-  return wait(call("_c10d_functional::broadcast",
-                   {value.detach().contiguous(), static_cast<std::int64_t>(at - members.begin()),
-                    group_of(mesh, axes)}));
+  const int source = static_cast<int>(at - members.begin());
+  return run(broadcast_exchange(group_along(mesh, axes), source), value.detach());
 }
 
 std::int64_t sum_over_axes(std::int64_t value, const Mesh* mesh, const std::vector<int>& axes) {

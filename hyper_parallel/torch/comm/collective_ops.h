@@ -6,9 +6,11 @@
 
 #include "hyper_parallel/core/mesh.h"
 #include "hyper_parallel/core/placement.h"
+#include "hyper_parallel/torch/comm/wire.h"
 
-/// Collectives on local tensors along mesh axes, for handlers and the face. All ranks of the mesh
-/// must call them in the same order. They are issued as `_c10d_functional` dispatcher ops.
+/// Collectives on local tensors along mesh axes, for handlers and the library itself (code on local
+/// tensors has hyper_parallel::all_reduce and others, torch/face/collectives.h). All ranks of the
+/// mesh must call them in the same order.
 namespace hyper_parallel::torch_layer {
 
 /// P(op) -> R over `axes` (one collective on the flattened group). For sum: differentiable, and
@@ -26,8 +28,5 @@ at::Tensor broadcast(const at::Tensor& value, const Mesh* mesh, int source_rank)
 
 /// Sum of a host number over the ranks along `axes`. Blocks on the host.
 std::int64_t sum_over_axes(std::int64_t value, const Mesh* mesh, const std::vector<int>& axes);
-
-/// This rank's place in the flattened group of `axes`, row-major.
-int group_index(const Mesh* mesh, const std::vector<int>& axes);
 
 }  // namespace hyper_parallel::torch_layer

@@ -160,6 +160,17 @@ Pieces pieces_of(Shape tensor, std::vector<Region> places,
   return out;
 }
 
+bool is_tail_padded(const Pieces& p) {
+  if (!p.rows) return false;
+  std::int64_t left = p.tensor[0];
+  for (const Shape& shape : p.shapes) {
+    const std::int64_t expected = std::min(left, p.largest[0]);
+    if ((product(shape) == 0 ? 0 : shape[0]) != expected) return false;
+    left -= expected;
+  }
+  return left == 0;
+}
+
 at::Tensor to_buffer(const at::Tensor& x, const Grid& grid) {
   if (grid.same_memory) return view(x.contiguous(), grid.buffer);
   return x.view(grid.tensor_axes).permute(grid.to_buffer).reshape(grid.buffer);

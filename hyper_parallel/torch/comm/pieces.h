@@ -47,6 +47,9 @@ Pieces pieces_of(Shape tensor, std::vector<Region> places,
                  const std::vector<std::int64_t>& group_sizes,
                  const std::vector<std::vector<int>>& split_axes);
 
+/// Pieces are rows, and all are as long as the largest until the tensor ends.
+bool is_tail_padded(const Pieces& p);
+
 /// Copy (or view) the pieces of a tensor one after another into a buffer, and back.
 at::Tensor to_buffer(const at::Tensor& x, const Grid& grid);
 at::Tensor to_tensor(const at::Tensor& buffer, const Grid& grid);

@@ -127,18 +127,6 @@ class Builder {
     action_.tail_padded = is_tail_padded(action_.out);
   }
 
-  /// Pieces are rows, and all are as long as the largest until the tensor ends.
-  static bool is_tail_padded(const Pieces& p) {
-    if (!p.rows) return false;
-    std::int64_t left = p.tensor[0];
-    for (const Shape& shape : p.shapes) {
-      const std::int64_t expected = std::min(left, p.largest[0]);
-      if ((product(shape) == 0 ? 0 : shape[0]) != expected) return false;
-      left -= expected;
-    }
-    return left == 0;
-  }
-
   void exchange() {
     const bool has_copies = std::any_of(step_.axes.begin(), step_.axes.end(), [&](int axis) {
       return !step_.before->placement(axis).is_shard();
@@ -282,19 +270,6 @@ at::Tensor pad_at(const at::Tensor& x, const Region& place, const Shape& shape) 
   return at::constant_pad_nd(x, amounts, 0);
 }
 
-at::Tensor communicate(const Action& a, const at::Tensor& sent) {
-  switch (a.kind) {
-    case StepKind::all_gather:
-      return all_gather(sent, a.group);
-    case StepKind::reduce_scatter:
-      return reduce_scatter(sent, a.op, a.group);
-    case StepKind::all_reduce:
-      return all_reduce(sent, a.op, a.group);
-    default:
-      return all_to_all(sent, a.received, a.sent, a.group);
-  }
-}
-
 }  // namespace
 
 void check_local(const plan::Plan& plan, const Program& program, const at::Tensor& local) {
@@ -345,7 +320,19 @@ at::Tensor after_collective(const Action& a, const at::Tensor& x, const at::Tens
   }
 }
 
-at::Tensor run(const Action& a, const at::Tensor& x) {
+bool sends(const Action& a) {
+  switch (a.kind) {
+    case StepKind::cut:
+    case StepKind::pad:
+    case StepKind::scale:
+    case StepKind::own:
+      return false;
+    default:
+      return !a.idle;
+  }
+}
+
+at::Tensor run_here(const Action& a, const at::Tensor& x) {
   switch (a.kind) {
     case StepKind::cut:
       return take(x, a.place);
@@ -356,10 +343,26 @@ at::Tensor run(const Action& a, const at::Tensor& x) {
     case StepKind::own:
       return a.first ? x : at::zeros_like(x);
     default:
-      break;
+      return a.before == a.after ? x : x.new_zeros(a.after);
   }
-  if (a.idle) return a.before == a.after ? x : x.new_zeros(a.after);
-  return after_collective(a, x, communicate(a, before_collective(a, x)));
+}
+
+wire::Sent issue(const Action& a, const at::Tensor& x) {
+  const at::Tensor sent = before_collective(a, x);
+  switch (a.kind) {
+    case StepKind::all_gather:
+      return wire::all_gather(sent, a.group);
+    case StepKind::reduce_scatter:
+      return wire::reduce_scatter(sent, a.op, a.group);
+    case StepKind::all_reduce:
+      return wire::all_reduce(sent, a.op, a.group);
+    default:
+      return wire::all_to_all(sent, a.received, a.sent, a.group);
+  }
+}
+
+at::Tensor land(const Action& a, const at::Tensor& x, wire::Sent sent) {
+  return after_collective(a, x, sent.wait());
 }
 
 Program compile(const plan::Plan& plan) {

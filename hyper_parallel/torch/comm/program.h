@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "hyper_parallel/plan/redistribute.h"
-#include "hyper_parallel/torch/comm/collectives.h"
 #include "hyper_parallel/torch/comm/pieces.h"
+#include "hyper_parallel/torch/comm/wire.h"
 
 namespace hyper_parallel::torch_layer {
 
@@ -30,7 +30,7 @@ struct Action {
   Shape part;  // what one rank sends (gather) or gets (reduce-scatter)
   Pieces out;
   Pieces in;
-  bool tail_padded = false;       // out or in: pieces are rows and only the last are short
+  bool tail_padded = false;       // what `is_tail_padded` says of out or in
   std::vector<c10::SymInt> sent;  // all_to_all: rows, or elements if there is no grid
   std::vector<c10::SymInt> received;
   Region place;  // cut: what stays; pad: where it goes
@@ -54,11 +54,18 @@ std::shared_ptr<Program> program_of(const plan::Plan& plan);
 /// Throws UsageError if `local` has not the shape of `plan.from` on this rank.
 void check_local(const plan::Plan& plan, const Program& program, const at::Tensor& local);
 
-/// The local part of one action: all but the collective.
+/// True if the action sends something: the others are done by `run_here`.
+bool sends(const Action& action);
+
+/// An action that sends nothing.
+at::Tensor run_here(const Action& action, const at::Tensor& x);
+
+/// The halves of an action that sends: the collective is issued, and is waited for.
+wire::Sent issue(const Action& action, const at::Tensor& x);
+at::Tensor land(const Action& action, const at::Tensor& x, wire::Sent sent);
+
+/// The local part of these halves.
 at::Tensor before_collective(const Action& action, const at::Tensor& x);
 at::Tensor after_collective(const Action& action, const at::Tensor& x, const at::Tensor& received);
-
-/// The whole of one action.
-at::Tensor run(const Action& action, const at::Tensor& x);
 
 }  // namespace hyper_parallel::torch_layer

@@ -9,7 +9,6 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/comm/cause.h"
-#include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/ranks/of_rank.h"
 
 namespace hyper_parallel {
@@ -53,17 +52,6 @@ void add(const CommRow& row) {
   }
 }
 
-void add_step(const plan::Step& step, const TensorMeta& meta, bool backward, int joined) {
-  if (!step.communicates()) return;
-  CommRow row =
-      make_row(plan::to_string(step.kind), step.before->mesh(), step.axes, meta, step.bytes);
-  row.backward |= backward;
-  row.joined = joined;
-  row.from = step.before->to_string();
-  row.to = step.after->to_string();
-  add(row);
-}
-
 }  // namespace
 
 CommReport::CommReport() : rows_(std::make_shared<Rows>()) {}
@@ -76,24 +64,37 @@ void CommReport::start() {
     throw UsageError(Message("HP-R020", "this report is being recorded already"));
   }
   open.push_back(rows_);
-  static const torch_layer::CommObserver observer = &add_step;
-  torch_layer::set_comm_observer(&observer);
 }
 
-void CommReport::stop() {
-  OpenReports& open = open_reports();
-  if (std::erase(open, rows_) > 0 && open.empty()) torch_layer::set_comm_observer(nullptr);
-}
+void CommReport::stop() { std::erase(open_reports(), rows_); }
 
 std::vector<CommRow> CommReport::rows() const {
   const std::lock_guard lock(rows_->mutex);
   return rows_->rows;
 }
 
-void torch_layer::note_collective(std::string_view kind, const Mesh* mesh,
-                                  const std::vector<int>& axes, const TensorMeta& local,
-                                  double bytes) {
+namespace torch_layer {
+
+void note_collective(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
+                     const TensorMeta& local, double bytes) {
   if (!open_reports().empty()) add(make_row(kind, mesh, axes, local, bytes));
 }
 
+void note_step(const plan::Step& step, const TensorMeta& meta, bool backward, int joined) {
+  if (open_reports().empty() || !step.communicates()) return;
+  CommRow row =
+      make_row(plan::to_string(step.kind), step.before->mesh(), step.axes, meta, step.bytes);
+  row.backward |= backward;
+  row.joined = joined;
+  row.from = step.before->to_string();
+  row.to = step.after->to_string();
+  add(row);
+}
+
+int next_joined() {
+  thread_local int last = 0;
+  return ++last;
+}
+
+}  // namespace torch_layer
 }  // namespace hyper_parallel

@@ -7,6 +7,7 @@
 #include "hyper_parallel/core/mesh.h"
 #include "hyper_parallel/core/tensor_meta.h"
 #include "hyper_parallel/explain/comm_row.h"
+#include "hyper_parallel/plan/redistribute.h"
 
 namespace hyper_parallel {
 
@@ -41,10 +42,18 @@ class CommReport {
 
 namespace torch_layer {
 
-/// Add a collective that is no step of a plan to the open reports of this rank.
-/// `local`: what this rank gives; `bytes`: what it sends.
+/// Add a collective that is no step of a plan to the open reports of this rank, before it is
+/// issued. `local`: what this rank gives; `bytes`: what one rank sends or receives.
 void note_collective(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
                      const TensorMeta& local, double bytes);
+
+/// The same of a step of a plan for a tensor of global `meta`; nothing if it is local.
+/// `backward`: also outside of a backward pass.
+void note_step(const plan::Step& step, const TensorMeta& meta, bool backward = false,
+               int joined = 0);
+
+/// A number, not 0, for the next collective of this thread that is made of several steps.
+int next_joined();
 
 }  // namespace torch_layer
 }  // namespace hyper_parallel

@@ -2,12 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "hyper_parallel/plan/redistribute.h"
+#include "hyper_parallel/torch/comm/exchange.h"
 
 /// Running plans on local tensors. All ranks of the mesh must run the same plans in the same order.
 namespace hyper_parallel::torch_layer {
@@ -26,19 +26,32 @@ at::Tensor execute(const plan::Plan& plan, const at::Tensor& local);
 at::Tensor redistribute(const std::shared_ptr<const plan::Plan>& plan, const at::Tensor& local,
                         std::optional<at::ScalarType> backward_dtype = std::nullopt);
 
-/// Execute several plans. Their next steps that agree in kind, group, op and dtype become one
+/// `plan` as an exchange; null for a plan without steps.
+ExchangePtr exchange_of(const std::shared_ptr<const plan::Plan>& plan);
+
+/// Several plans at once. Their next steps that agree in kind, group, op and dtype become one
 /// collective on one buffer: gathers, reduce-scatters and all-reduces. Results may share one
-/// memory block, each in its own part. No autograd. `backward` is for the observer only.
+/// memory block, each in its own part. No autograd. `backward` is for the record only.
+class PendingPlans {
+ public:
+  PendingPlans(const std::vector<std::shared_ptr<const plan::Plan>>& plans,
+               const std::vector<at::Tensor>& locals, bool backward = false);
+  PendingPlans(PendingPlans&&) noexcept;
+  PendingPlans& operator=(PendingPlans&&) noexcept;
+  ~PendingPlans();
+
+  /// The results. Once, in the same order on all ranks. The first collective is under way until
+  /// then.
+  std::vector<at::Tensor> wait();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The same, waited for.
 std::vector<at::Tensor> execute_coalesced(
     const std::vector<std::shared_ptr<const plan::Plan>>& plans,
     const std::vector<at::Tensor>& locals, bool backward = false);
-
-/// Told of every step that the calling rank runs, before it runs. `joined`: steps of one number,
-/// if not 0, are one collective.
-using CommObserver =
-    std::function<void(const plan::Step& step, const TensorMeta& meta, bool backward, int joined)>;
-
-/// Set the observer of the calling rank, null for none; returns the one before. Not owned.
-const CommObserver* set_comm_observer(const CommObserver* observer);
 
 }  // namespace hyper_parallel::torch_layer

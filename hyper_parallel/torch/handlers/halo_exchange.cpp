@@ -1,24 +1,21 @@
 #include "hyper_parallel/torch/handlers/halo_exchange.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <numeric>
-#include <string>
+#include <optional>
 #include <tuple>
 
 #include "hyper_parallel/core/error.h"
-#include "hyper_parallel/torch/comm/cause.h"
-#include "hyper_parallel/torch/comm/collective_ops.h"
-#include "hyper_parallel/torch/comm/collectives.h"
+#include "hyper_parallel/torch/comm/exchange.h"
 #include "hyper_parallel/torch/comm/record.h"
+#include "hyper_parallel/torch/comm/wire.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
 #include "hyper_parallel/torch/ranks/ranks.h"
 #include "hyper_parallel/torch/tensor/dtensor.h"
@@ -64,31 +61,21 @@ std::vector<std::int64_t> lengths(const std::vector<Interval>& intervals) {
   return out;
 }
 
-// `sent` and `received`: rows by rank. `x` has the dim of the halo in front.
-at::Tensor trade(const Halo& h, const at::Tensor& x, const std::vector<std::int64_t>& received,
-                 const std::vector<std::int64_t>& sent) {
-  auto shape = x.sizes().vec();
-  shape[0] = total(received);
-  const std::int64_t rows = std::max(total(received), total(sent));
-  const std::int64_t row = c10::multiply_integers(shape.begin() + 1, shape.end());
-  if (row == 0) return at::zeros(shape, x.options());
-  note_collective("all_to_all", h.mesh, h.axes, meta_of(x),
-                  static_cast<double>(rows * row * x.element_size()));
-  return all_to_all(x, {received.begin(), received.end()}, {sent.begin(), sent.end()},
-                    group_along(h.mesh, h.axes));
-}
-
 at::Tensor with_rows(const at::Tensor& like, int dim, std::int64_t rows) {
   auto shape = like.sizes().vec();
   shape[static_cast<std::size_t>(dim)] = rows;
   return at::empty(shape, like.options(), like.suggest_memory_format()).zero_();
 }
 
-at::Tensor gather_rows(const Halo& h, const at::Tensor& x) {
+// The own rows for others, the dim of the halo in front.
+at::Tensor given_rows(const Halo& h, const at::Tensor& x) {
   const at::Tensor front = x.movedim(h.dim, 0);
   std::vector<at::Tensor> given;
   for (const Interval& i : h.gives) given.push_back(front.narrow(0, i.begin, i.size()));
-  const at::Tensor taken = trade(h, at::cat(given), h.takes, lengths(h.gives));
+  return at::cat(given);
+}
+
+at::Tensor block_of(const Halo& h, const at::Tensor& x, const at::Tensor& taken) {
   const auto format = x.suggest_memory_format();
   std::vector<at::Tensor> parts;
   // Parts without rows have no memory format, and cat keeps that on which all agree.
@@ -104,13 +91,17 @@ at::Tensor gather_rows(const Halo& h, const at::Tensor& x) {
   return parts.empty() ? with_rows(x, h.dim, 0) : at::cat(parts, h.dim);
 }
 
-at::Tensor return_rows(const Halo& h, const at::Tensor& grad) {
+// The cotangents of fetched rows, the dim of the halo in front.
+at::Tensor fetched_rows(const Halo& h, const at::Tensor& grad) {
   const std::int64_t lower = total({h.takes.begin(), h.takes.begin() + h.me});
   const std::int64_t upper = total(h.takes) - lower;
   const at::Tensor front = grad.movedim(h.dim, 0);
-  const at::Tensor fetched = at::cat(
+  return at::cat(
       {front.narrow(0, h.before, lower), front.narrow(0, h.before + lower + h.kept.size(), upper)});
-  const at::Tensor back = trade(h, fetched, lengths(h.gives), h.takes);
+}
+
+at::Tensor own_sum(const Halo& h, const at::Tensor& grad, const at::Tensor& back) {
+  const std::int64_t lower = total({h.takes.begin(), h.takes.begin() + h.me});
   at::Tensor out = with_rows(grad, h.dim, h.own);
   out.narrow(h.dim, h.kept.begin, h.kept.size())
       .add_(grad.narrow(h.dim, h.before + lower, h.kept.size()));
@@ -123,46 +114,75 @@ at::Tensor return_rows(const Halo& h, const at::Tensor& grad) {
   return out;
 }
 
-at::Tensor run(const std::shared_ptr<const Halo>& halo, const at::Tensor& x, bool transposed);
+// Fetches rows; transposed it sends the cotangents of fetched rows back.
+class HaloExchange final : public Exchange {
+ public:
+  HaloExchange(std::shared_ptr<const Halo> halo, bool transposed)
+      : halo_(std::move(halo)), transposed_(transposed) {}
 
-struct HaloBackward final : torch::autograd::Node {
-  std::shared_ptr<const Halo> halo;
-  bool transposed = false;  // what it runs
-  std::string op;           // the cause of the forward step
-  std::string reason;
-
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
-    // A rank whose gradient is undefined must not skip the collective that others wait in.
-    const at::Tensor grad = grads[0].defined() ? grads[0] : input_metadata(0).zeros_like();
-    const CauseGuard guard(op, reason);
-    return {run(halo, grad, transposed)};
+  std::string_view kind() const override { return "all_to_all"; }
+  const Mesh* mesh() const override { return halo_->mesh; }
+  const std::vector<int>& axes() const override { return halo_->axes; }
+  double bytes(const at::Tensor& x) const override {
+    return static_cast<double>(halo_->most_rows) * static_cast<double>(row_numel(x)) *
+           static_cast<double>(x.element_size());
+  }
+  ExchangePtr transposed() const override {
+    return std::make_shared<HaloExchange>(halo_, !transposed_);
   }
 
-  std::string name() const override { return "HaloBackward"; }
-};
-
-at::Tensor run(const std::shared_ptr<const Halo>& halo, const at::Tensor& x, bool transposed) {
-  at::Tensor out;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    out = transposed ? return_rows(*halo, x) : gather_rows(*halo, x);
-  }
-  if (torch::autograd::compute_requires_grad(x)) {
-    auto node = c10::make_intrusive<HaloBackward>();
-    node->halo = halo;
-    node->transposed = !transposed;
-    if (const Cause& cause = current_cause(); cause.op != nullptr) {
-      node->op = *cause.op;
-      node->reason = *cause.reason;
+  std::unique_ptr<Flight> issue(const at::Tensor& x) const override {
+    const Halo& h = *halo_;
+    const at::Tensor rows = transposed_ ? fetched_rows(h, x) : given_rows(h, x);
+    const auto given = lengths(h.gives);
+    const auto& sent = transposed_ ? h.takes : given;
+    const auto& received = transposed_ ? given : h.takes;
+    std::optional<wire::Sent> trade;
+    at::Tensor none;
+    if (row_numel(x) == 0) {
+      auto shape = rows.sizes().vec();
+      shape[0] = total(received);
+      none = at::zeros(shape, x.options());
+    } else {
+      note_collective(kind(), h.mesh, h.axes, meta_of(rows), bytes(x));
+      trade.emplace(wire::all_to_all(rows, {received.begin(), received.end()},
+                                     {sent.begin(), sent.end()}, group_along(h.mesh, h.axes)));
     }
-    node->add_next_edge(torch::autograd::impl::gradient_edge(x));
-    torch::autograd::set_history(out, node);
+    return std::make_unique<Trade>(halo_, transposed_, x, std::move(trade), std::move(none));
   }
-  // Forward mode: the map is linear.
-  const at::Tensor& tangent = x._fw_grad(0);
-  if (tangent.defined()) out._set_fw_grad(run(halo, tangent, transposed), 0, false);
-  return out;
-}
+
+ private:
+  class Trade final : public Flight {
+   public:
+    Trade(std::shared_ptr<const Halo> halo, bool transposed, const at::Tensor& x,
+          std::optional<wire::Sent> sent, at::Tensor none)
+        : halo_(std::move(halo)),
+          transposed_(transposed),
+          x_(x),
+          sent_(std::move(sent)),
+          none_(std::move(none)) {}
+    at::Tensor land() override {
+      const at::Tensor came = sent_ ? sent_->wait() : none_;
+      return transposed_ ? own_sum(*halo_, x_, came) : block_of(*halo_, x_, came);
+    }
+
+   private:
+    std::shared_ptr<const Halo> halo_;
+    bool transposed_;
+    at::Tensor x_;
+    std::optional<wire::Sent> sent_;
+    at::Tensor none_;
+  };
+
+  std::int64_t row_numel(const at::Tensor& x) const {
+    std::int64_t out = 1;
+    for (std::int64_t d = 0; d < x.dim(); ++d) out *= d == halo_->dim ? 1 : x.size(d);
+    return out;
+  }
+
+  std::shared_ptr<const Halo> halo_;
+  bool transposed_;
+};
 
 Halo make_halo(const rules::Window& window, int dim, const Layout* operand, const Layout* result,
                bool padded) {
@@ -183,11 +203,17 @@ Halo make_halo(const rules::Window& window, int dim, const Layout* operand, cons
     out.after = out.rows.block.end - out.rows.inside.end;
   }
   const int ranks = out.mesh->size(out.axes);
+  std::vector<std::int64_t> sent(static_cast<std::size_t>(ranks));
   for (int k = 0; k < ranks; ++k) {
     const auto there = member(out.mesh, out.axes, k);
     const Interval theirs = held(operand, dim, window.operand, there);
     const Interval needed = rules::rows_for(window, held(result, dim, window.result, there)).inside;
     out.moves |= common(needed, theirs).size() < needed.size();
+    out.most_rows = std::max(out.most_rows, needed.size() - common(needed, theirs).size());
+    for (int j = 0; j < ranks; ++j) {
+      const Interval from = held(operand, dim, window.operand, member(out.mesh, out.axes, j));
+      if (j != k) sent[static_cast<std::size_t>(j)] += common(needed, from).size();
+    }
     Interval given{0, 0};
     if (const Interval i = common(needed, own); k != out.me && i.size() > 0) {
       given = {i.begin - own.begin, i.end - own.begin};
@@ -195,6 +221,7 @@ Halo make_halo(const rules::Window& window, int dim, const Layout* operand, cons
     out.gives.push_back(given);
     out.takes.push_back(k == out.me ? 0 : common(out.rows.inside, theirs).size());
   }
+  for (std::int64_t rows : sent) out.most_rows = std::max(out.most_rows, rows);
   return out;
 }
 
@@ -221,7 +248,7 @@ std::shared_ptr<const Halo> halo_of(const rules::Window& window, int dim, const 
 }
 
 at::Tensor fetch(const std::shared_ptr<const Halo>& halo, const at::Tensor& local) {
-  if (halo->moves) return run(halo, local, false);
+  if (halo->moves) return run(std::make_shared<HaloExchange>(halo, false), local);
   at::Tensor out = local;
   if (halo->kept.size() != halo->own) {
     out = out.narrow(halo->dim, halo->kept.begin, halo->kept.size());

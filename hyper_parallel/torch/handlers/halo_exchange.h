@@ -15,9 +15,10 @@ namespace hyper_parallel::torch_layer::handlers {
 struct Halo {
   int dim = 0;
   const Mesh* mesh = nullptr;
-  std::vector<int> axes;  // that cut the dim, major to minor
-  int me = 0;             // this rank's place in their group
-  bool moves = false;     // some rank of the group lacks a row
+  std::vector<int> axes;       // that cut the dim, major to minor
+  int me = 0;                  // this rank's place in their group
+  bool moves = false;          // some rank of the group lacks a row
+  std::int64_t most_rows = 0;  // that one rank of the group fetches or gives
 
   rules::WindowRows rows;           // global
   Interval piece;                   // of the result, global

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mul.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -10,6 +9,7 @@
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
+#include "hyper_parallel/torch/tensor/border.h"
 #include "hyper_parallel/torch/tensor/leaf_grads.h"
 
 namespace hyper_parallel::torch_layer {
@@ -37,17 +37,7 @@ struct DownNode final : Node {
     if (!g.defined()) return {at::Tensor()};
     at_border([&] { check_fresh(); });
     const auto sizes = C10_AS_INTARRAYREF_SLOW(input_metadata(0).shape_as_dim_vector());
-    if (!is_dtensor(g)) {
-      return {convert_cotangent(g, Layout::replicated(layout->mesh()), layout->dual(), sizes)};
-    }
-    at::Tensor out =
-        convert_cotangent(local_for_use(g), impl_of(g)->layout(), layout->dual(), sizes);
-    // P(avg) is the mean of the ranks' values: each one's weight is 1 / n.
-    double weight = 1;
-    for (int axis = 0; axis < layout->mesh()->ndim(); ++axis) {
-      if (layout->placement(axis).is_partial(ReduceOp::avg)) weight /= layout->mesh()->size(axis);
-    }
-    return {weight == 1 ? out : at::mul(out, weight)};
+    return {local_cotangent(g, layout, sizes)};
   }
 
   // A write through a view rebases the local's history without the wrapper knowing.
@@ -79,7 +69,9 @@ struct UpNode final : Node {
     if (!grads[0].defined()) return {at::Tensor()};
     // Parts of DTensors are dense, also those of the gradient that a sparse embedding gives.
     const bool dense = grads[0].layout() == at::kStrided;
-    at::Tensor out = wrap(dense ? grads[0] : grads[0].to_dense(), layout->dual(), sizes);
+    at::Tensor local = dense ? grads[0] : grads[0].to_dense();
+    if (const double factor = gradient_factor(layout); factor != 1) local = at::mul(local, factor);
+    at::Tensor out = wrap(local, layout->dual(), sizes);
     const at::Tensor target = lock(leaf);
     if (target.defined()) expect_leaf_grad(target);
     return {out};
@@ -99,44 +91,6 @@ void attach_down(const at::Tensor& t, const at::Tensor& local) {
   impl_of(t)->down_node = node.get();
   impl::set_gradient_edge(t, Edge(std::move(node), 0));
 }
-
-using torch::autograd::AutogradContext;
-
-// Layouts are interned and immortal: their addresses are kept in the node as integers.
-std::int64_t address(const Layout* layout) { return reinterpret_cast<std::int64_t>(layout); }
-const Layout* layout_at(const c10::IValue& v) { return reinterpret_cast<const Layout*>(v.toInt()); }
-
-struct FromLocal : torch::autograd::Function<FromLocal> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& local, std::int64_t from,
-                            std::int64_t to, std::vector<std::int64_t> sizes) {
-    ctx->saved_data["from"] = from;
-    ctx->saved_data["to"] = to;
-    ctx->saved_data["sizes"] = std::move(sizes);
-    return local.view_as(local);
-  }
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    return {move(grads[0], layout_at(ctx->saved_data["from"]), layout_at(ctx->saved_data["to"]),
-                 ctx->saved_data["sizes"].toIntVector()),
-            at::Tensor(), at::Tensor(), at::Tensor()};
-  }
-};
-
-struct ToLocal : torch::autograd::Function<ToLocal> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& local, std::int64_t from,
-                            std::int64_t to, std::int64_t grad, std::vector<std::int64_t> sizes) {
-    ctx->saved_data["grad"] = grad;
-    ctx->saved_data["dual"] = address(layout_at(from)->dual());
-    at::Tensor out = move(local, layout_at(from), layout_at(to), sizes);
-    ctx->saved_data["sizes"] = std::move(sizes);
-    return out.is_same(local) ? local.view_as(local) : out;
-  }
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    return {convert_cotangent(grads[0], layout_at(ctx->saved_data["grad"]),
-                              layout_at(ctx->saved_data["dual"]),
-                              ctx->saved_data["sizes"].toIntVector()),
-            at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
-  }
-};
 
 bool needs_graph(const at::Tensor& t) { return at::GradMode::is_enabled() && t.requires_grad(); }
 
@@ -204,33 +158,11 @@ at::Tensor move(const at::Tensor& local, const Layout* from, const Layout* to,
       plan::redistribute(from, to, {shape_of(sizes), dtype_of(local.scalar_type())}), local);
 }
 
-at::Tensor convert_cotangent(const at::Tensor& local, const Layout* from, const Layout* to,
-                             c10::IntArrayRef sizes) {
-  if (from == to) return local;
-  const Mesh* mesh = to->mesh();
-  std::vector<std::optional<ReduceOp>> partials(static_cast<std::size_t>(mesh->ndim()));
-  std::int64_t copies = 1;
-  for (int axis = 0; axis < mesh->ndim(); ++axis) {
-    if (!to->placement(axis).is_partial()) continue;
-    const bool already = from->mesh() == mesh && from->placement(axis).is_partial();
-    if (already) {
-      partials[static_cast<std::size_t>(axis)] = from->placement(axis).op();
-    } else {
-      copies *= mesh->size(axis);
-    }
-  }
-  at::Tensor out = move(local, from, Layout::get(mesh, to->splits(), partials), sizes);
-  return copies == 1 ? out : at::mul(out, 1.0 / static_cast<double>(copies));
-}
-
-const Layout* whole_gradient(const Layout* layout) { return layout->reduced(); }
-
 at::Tensor from_local(const at::Tensor& local, const Layout* layout, c10::IntArrayRef sizes,
                       const Layout* grad_layout) {
   if (!needs_graph(local)) return wrap(local.detach(), layout, sizes);
   if (grad_layout == nullptr) grad_layout = whole_gradient(layout);
-  return wrap(FromLocal::apply(local, address(layout->dual()), address(grad_layout), sizes.vec()),
-              layout, sizes);
+  return wrap(run(border_way_in(layout, grad_layout, shape_of(sizes)), local), layout, sizes);
 }
 
 at::Tensor to_local(const at::Tensor& t, const Layout* target, const Layout* grad_layout) {
@@ -242,14 +174,13 @@ at::Tensor to_local(const at::Tensor& t, const Layout* target, const Layout* gra
     return out.is_same(local) ? out.alias() : out;
   }
   if (grad_layout == nullptr) grad_layout = whole_gradient(target);
-  return ToLocal::apply(local, address(from), address(target), address(grad_layout),
-                        t.sizes().vec());
+  return run(border_way_out(from, target, grad_layout, shape_of(t.sizes())), local);
 }
 
 at::Tensor border_in(const at::Tensor& plain, const Mesh* mesh) {
   if (!needs_graph(plain)) return plain;
   const Layout* whole = Layout::replicated(mesh);
-  return FromLocal::apply(plain, address(whole->dual()), address(whole), plain.sizes().vec());
+  return run(border_way_in(whole, whole, shape_of(plain.sizes())), plain);
 }
 
 }  // namespace hyper_parallel::torch_layer

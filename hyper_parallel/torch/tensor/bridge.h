@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "hyper_parallel/torch/tensor/border.h"
 #include "hyper_parallel/torch/tensor/dtensor.h"
 
 /// The two graphs and how they meet.
@@ -28,16 +29,6 @@ void refresh(const at::Tensor& t, at::Tensor local, const Layout* layout, c10::I
 
 /// True if `t` has a graph of its own (a leaf that requires grad, or a foreign grad_fn).
 bool has_own_graph(const at::Tensor& t);
-
-/// Move a cotangent from layout `from` to layout `to` with its value kept; where `from` is R and
-/// `to` is P(sum) each rank takes 1 / n (the seeds' sens / N). Differentiable.
-/// `sizes` are the global sizes.
-at::Tensor convert_cotangent(const at::Tensor& local, const Layout* from, const Layout* to,
-                             c10::IntArrayRef sizes);
-
-/// The layout in which plain user code holds the gradient of a value in `layout`: every R whole.
-/// That is `layout` itself with P(*) replaced by R.
-const Layout* whole_gradient(const Layout* layout);
 
 /// From local values to a DTensor, differentiable. The gradient that flows out to `local` is whole
 /// (R inputs get their all-reduce here) unless `grad_layout` says otherwise.

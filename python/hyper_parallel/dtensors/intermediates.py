@@ -21,16 +21,13 @@ Hook = Callable[[torch.Tensor], torch.Tensor | None]
 
 def wrap_gradient(gradient: torch.Tensor, layout: Layout_, sizes: list[int]) -> torch.Tensor:
     """Show the local cotangent of a value in ``layout`` as a DTensor."""
-    return _torch.wrap(gradient, layout.dual(), sizes)
+    factor = _torch.gradient_factor(layout)
+    return _torch.wrap(gradient if factor == 1 else gradient * factor, layout.dual(), sizes)
 
 
 def unwrap_gradient(gradient: torch.Tensor, layout: Layout_, sizes: list[int]) -> torch.Tensor:
     """Get the local cotangent of a value in ``layout``; a plain gradient counts as whole."""
-    if _torch.is_dtensor(gradient):
-        source, local = _torch.layout(gradient), _torch.local_for_use(gradient)
-    else:
-        source, local = Layout_.replicated(layout.mesh), gradient
-    return _torch.convert_cotangent(local, source, layout.dual(), sizes)
+    return _torch.local_cotangent(gradient, layout, sizes)
 
 
 def register_local_hook(tensor: torch.Tensor, hook: Hook) -> RemovableHandle:

@@ -152,12 +152,13 @@ void init_dtensor(py::module_& m) {
       },
       py::arg("local"), py::arg("layout"), py::arg("sizes"));
   m.def(
-      "convert_cotangent",
-      [](const at::Tensor& local, const Layout* from, const Layout* to, const Shape& sizes) {
+      "local_cotangent",
+      [](const at::Tensor& gradient, const Layout* layout, const Shape& sizes) {
         py::gil_scoped_release no_gil;
-        return torch_layer::convert_cotangent(local, from, to, sizes);
+        return torch_layer::local_cotangent(gradient, layout, sizes);
       },
-      py::arg("local"), py::arg("source"), py::arg("target"), py::arg("sizes"));
+      py::arg("gradient"), py::arg("layout"), py::arg("sizes"));
+  m.def("gradient_factor", &torch_layer::gradient_factor, py::arg("layout"));
   m.def("set_grad_sync", [](bool enabled) {
     const bool before = torch_layer::grad_sync_enabled();
     torch_layer::set_grad_sync_enabled(enabled);

@@ -16,6 +16,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/torch/comm/record.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
 #include "hyper_parallel/torch/ranks/ranks.h"
@@ -220,28 +221,29 @@ TEST_CASE("nothing to do gives the tensor itself; a cut shares no memory") {
   });
 }
 
-struct Seen {
-  std::vector<std::string> lines;
-  std::set<int> joined;
-  CommObserver observer = [this](const plan::Step& step, const TensorMeta& meta, bool backward,
-                                 int number) {
-    lines.push_back(to_string(step) + " of " + to_string(meta) + (backward ? " back" : ""));
-    if (number != 0) joined.insert(number);
-  };
-  const CommObserver* before = set_comm_observer(&observer);
-  ~Seen() { set_comm_observer(before); }
-};
+/// Lines of a report.
+std::vector<std::string> lines_of(const CommReport& report) {
+  std::vector<std::string> out;
+  for (const CommRow& row : report.rows()) {
+    out.push_back(row.kind + " over " + join(row.axes) + ", " + std::to_string(row.bytes) +
+                  " B of " + row.tensor + ", " + row.from + " -> " + row.to +
+                  (row.backward ? " back" : ""));
+  }
+  return out;
+}
 
-TEST_CASE("observers see steps and phases") {
+TEST_CASE("reports have collectives and phases") {
   const PlanPtr plan = plan_of("f32[4, 2] on tp=2: S(0)", "R");
   on_ranks(2, [&]() -> std::string {
-    Seen seen;
+    CommReport report;
+    report.start();
     const at::Tensor x = at::ones({2, 2}).requires_grad_();
     redistribute(plan, x).sum().backward();
     const std::vector<std::string> expected = {
-        "all-gather dim 0 over tp, 16 B of f32[4, 2]",
-        "reduce-scatter(sum) dim 0 over tp, 16 B of f32[4, 2] back"};
-    return seen.lines == expected ? "" : join(seen.lines, " / ");
+        "all_gather over tp, 16 B of f32[4, 2], S(0) -> R",
+        "reduce_scatter over tp, 16 B of f32[4, 2], P(sum) -> S(0) back"};
+    const std::vector<std::string> lines = lines_of(report);
+    return lines == expected ? "" : join(lines, " / ");
   });
 }
 
@@ -276,17 +278,22 @@ TEST_CASE("several plans at once give what each gives alone") {
     std::size_t collectives = 0;
     std::vector<at::Tensor> joined;
     {
-      Seen seen;
+      CommReport report;
+      report.start();
       joined = execute_coalesced(plans, locals);
-      steps = seen.lines.size();
-      collectives = seen.joined.size();
+      std::set<int> numbers;
+      for (const CommRow& row : report.rows()) {
+        if (row.joined != 0) numbers.insert(row.joined);
+      }
+      steps = report.rows().size();
+      collectives = numbers.size();
     }
     std::size_t expected_steps = 0;
     for (std::size_t i = 0; i < plans.size(); ++i) {
       const at::Tensor alone = plans[i] == nullptr ? locals[i] : execute(*plans[i], locals[i]);
       if (!at::equal(joined[i], alone)) return "plan " + std::to_string(i);
-      if (plans[i] != nullptr && plans[i]->meta.numel() != 0)
-        expected_steps += plans[i]->steps.size();
+      if (plans[i] == nullptr || plans[i]->meta.numel() == 0) continue;
+      for (const plan::Step& step : plans[i]->steps) expected_steps += step.communicates() ? 1 : 0;
     }
     // All-reduces, gathers and reduce-scatters over dp; the others have no partner.
     if (collectives != 3) return std::to_string(collectives) + " joined collectives";
