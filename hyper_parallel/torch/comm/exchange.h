@@ -51,8 +51,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   virtual at::Tensor execute(const at::Tensor& x) const { return issue(x)->land(); }
 };
 
+/// Exchanges are shared: by the graph, and by what is under way.
 using ExchangePtr = std::shared_ptr<const Exchange>;
 
+/// How a run joins the graph.
 struct ExchangeOptions {
   /// A tensor that requires grad where any rank's does: the result then requires grad on all ranks
   /// or on none, and backward passes run the transpose on all (torch/local/region.h).

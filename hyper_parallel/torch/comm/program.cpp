@@ -321,15 +321,9 @@ at::Tensor after_collective(const Action& a, const at::Tensor& x, const at::Tens
 }
 
 bool sends(const Action& a) {
-  switch (a.kind) {
-    case StepKind::cut:
-    case StepKind::pad:
-    case StepKind::scale:
-    case StepKind::own:
-      return false;
-    default:
-      return !a.idle;
-  }
+  const bool local = a.kind == StepKind::cut || a.kind == StepKind::pad ||
+                     a.kind == StepKind::scale || a.kind == StepKind::own;
+  return !local && !a.idle;
 }
 
 at::Tensor run_here(const Action& a, const at::Tensor& x) {
