@@ -16,7 +16,6 @@ LIMITS = {"tests/": 600, "": 400}
 # Files over their limit, with the lines they have. They may only shrink; the entry then goes.
 LONGER = {
     "hyper_parallel/torch/ranks/local/world.cpp": 442,
-    "hyper_parallel/torch/verify/items.cpp": 497,
     "python/hyper_parallel/local/local_code.py": 460,
     "python/hyper_parallel/modules/sharding.py": 411,
 }

@@ -12,21 +12,13 @@
 #include "hyper_parallel/rules/engine/mutate.h"
 #include "hyper_parallel/torch/verify/missing.h"
 #include "hyper_parallel/torch/verify/oracle.h"
+#include "hyper_parallel/torch/verify/trials.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
 
 using rules::AxisChoice;
 using rules::ConcreteRule;
-using rules::FactorKind;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-bool holds(const rules::TensorMap& map, int factor) {
-  return std::any_of(map.dims.begin(), map.dims.end(), [&](const std::vector<int>& dim) {
-    return std::find(dim.begin(), dim.end(), factor) != dim.end();
-  });
-}
 
 std::string text_of(const std::vector<const Layout*>& inputs,
                     const std::vector<const Layout*>& outputs) {
@@ -102,8 +94,6 @@ class Planner {
   }
 
  private:
-  using Layouts = std::vector<const Layout*>;
-
   void find(const char* kind, std::string line, std::string detail) {
     report_.findings.push_back({which_, kind, std::move(line), std::move(detail)});
   }
@@ -133,51 +123,11 @@ class Planner {
 
   // ---- Strategies --------------------------------------------------------------------------
 
-  // Operands that a choice may take in two ways: an addend beside a split or partial sum.
-  std::vector<AxisChoice> with_whole_addends(const AxisChoice& choice) const {
-    std::vector<AxisChoice> out{choice};
-    if (choice.kind != AxisChoice::Kind::partial || choice.op != ReduceOp::sum) return out;
-    AxisChoice loose = choice;
-    bool some = false;
-    bool left = false;
-    for (std::size_t i = 0; i < rule_.inputs.size(); ++i) {
-      if (loose.partial_in[i] == 0) continue;
-      if (rule_.inputs[i].addend) {
-        loose.partial_in[i] = 0;
-        some = true;
-      } else {
-        left = true;
-      }
-    }
-    if (some && left) out.push_back(std::move(loose));
-    return out;
-  }
-
-  // What operand `i` must have on an axis before `choice`; two answers for an addend.
-  std::vector<Placement> before(std::size_t i, const AxisChoice& choice) const {
-    const rules::TensorMap& map = rule_.inputs[i];
-    if (choice.kind == AxisChoice::Kind::partial && choice.partial_in[i] != 0) {
-      return {Placement::partial(choice.op)};
-    }
-    // Its values do not matter to the rule, but it lends its shape to the op.
-    for (int d = 0; map.shape_only && d < static_cast<int>(map.dims.size()); ++d) {
-      const auto& dim = map.dims[at(d)];
-      const bool here =
-          choice.kind == AxisChoice::Kind::factor && !dim.empty() && dim.front() == choice.factor;
-      if (here) return {Placement::shard(d)};
-    }
-    if (choice.kind == AxisChoice::Kind::factor && map.addend && map.present &&
-        rule_.factors[at(choice.factor)].kind == FactorKind::reduce && !holds(map, choice.factor)) {
-      return {Placement::replicate(), Placement::partial(rule_.factors[at(choice.factor)].reduce)};
-    }
-    return {Placement::replicate()};
-  }
-
   void force_all() {
     std::vector<AxisChoice> one_axis;
     for (const AxisChoice& choice : rules::strategies(rule_)) {
       counts_.table.push_back(rules::to_string(rule_, choice));
-      for (AxisChoice& c : with_whole_addends(choice)) one_axis.push_back(std::move(c));
+      for (AxisChoice& c : with_whole_addends(rule_, choice)) one_axis.push_back(std::move(c));
     }
     std::vector<std::vector<AxisChoice>> sets{{}};
     for (int axis = 0; axis < mesh_->ndim(); ++axis) {
@@ -191,16 +141,8 @@ class Planner {
       }
       sets = std::move(next);
     }
-    draw(sets, options_.most_choices);
+    counts_.drawn |= keep_some(sets, options_.most_choices, random_);
     for (const auto& set : sets) force(set);
-  }
-
-  template <class T>
-  void draw(std::vector<T>& from, int most) {
-    if (static_cast<int>(from.size()) <= most) return;
-    counts_.drawn = true;
-    std::shuffle(from.begin() + 1, from.end(), random_);  // the first is "nothing split"
-    from.resize(static_cast<std::size_t>(most));
   }
 
   void force(const std::vector<AxisChoice>& choices) {
@@ -211,7 +153,7 @@ class Planner {
       for (const AxisChoice& choice : choices) {
         std::vector<std::vector<Placement>> next;
         for (const auto& placements : own) {
-          for (const Placement& p : before(i, choice)) {
+          for (const Placement& p : before(rule_, i, choice)) {
             next.push_back(placements);
             next.back().push_back(p);
           }
@@ -288,81 +230,11 @@ class Planner {
 
   // ---- Dispatch ----------------------------------------------------------------------------
 
-  std::vector<Placement> placements_for(std::size_t i, bool all_kinds) const {
-    std::vector<Placement> out{Placement::replicate()};
-    const at::Tensor& t = ref_->operands[i];
-    for (int d = 0; d < t.dim(); ++d) {
-      if (t.size(d) > 1) out.push_back(Placement::shard(d));
-    }
-    for (ReduceOp op :
-         {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min, ReduceOp::prod}) {
-      const bool wanted = all_kinds || op == ReduceOp::sum;
-      if (wanted && oracle::can_part(t.scalar_type(), op)) out.push_back(Placement::partial(op));
-    }
-    return out;
-  }
-
   void dispatch_all() {
-    std::vector<Layouts> sets{{}};
-    const auto full = static_cast<std::size_t>(options_.most_layouts) * 64;
-    for (std::size_t i = 0; i < rule_.inputs.size(); ++i) {
-      std::vector<Layouts> next;
-      for (const Layouts& set : sets) {
-        if (!rule_.inputs[i].present) {
-          next.push_back(set);
-          next.back().push_back(nullptr);
-          continue;
-        }
-        for (const Layout* layout : layouts_for(i, false)) {
-          next.push_back(set);
-          next.back().push_back(layout);
-        }
-      }
-      if (next.size() > full) {
-        counts_.drawn = true;
-        std::shuffle(next.begin() + 1, next.end(), random_);
-        next.resize(full);
-      }
-      sets = std::move(next);
-    }
-    draw(sets, mesh_->size() == 1 ? 4 : options_.most_layouts);
-    // Other kinds of partial, and plain tensors among DTensors.
-    const int more = mesh_->size() == 1 ? 0 : options_.most_layouts / 4;
-    for (int n = 0; n < more; ++n) {
-      Layouts set;
-      for (std::size_t i = 0; i < rule_.inputs.size(); ++i) {
-        const bool plain = !call_.inputs[i].pinned && n % 4 == 0 && random_() % 2 == 0;
-        const auto all = layouts_for(i, true);
-        set.push_back(!rule_.inputs[i].present || plain ? nullptr : all[random_() % all.size()]);
-      }
-      if (std::find(sets.begin(), sets.end(), set) == sets.end()) sets.push_back(std::move(set));
-    }
-    for (const Layouts& set : sets) dispatch(set);
-  }
-
-  std::vector<const Layout*> layouts_for(std::size_t i, bool all_kinds) {
-    if (!rule_.inputs[i].present) return {nullptr};
-    std::vector<const Layout*> out;
-    std::vector<std::vector<Placement>> sets{{}};
-    for (int axis = 0; axis < mesh_->ndim(); ++axis) {
-      std::vector<std::vector<Placement>> next;
-      for (const auto& set : sets) {
-        for (const Placement& p : placements_for(i, all_kinds)) {
-          next.push_back(set);
-          next.back().push_back(p);
-        }
-      }
-      sets = std::move(next);
-    }
-    for (const auto& set : sets) {
-      out.push_back(Layout::get(mesh_, set));
-      // Two axes on one dim: the other order too.
-      if (set.size() == 2 && set[0].is_shard() && set[0] == set[1] && mesh_->size(0) > 1 &&
-          mesh_->size(1) > 1) {
-        out.push_back(Layout::get(mesh_, {Split{.dim = set[0].dim(), .axes = {1, 0}}}));
-      }
-    }
-    return out;
+    const TrialLayouts trials =
+        trial_layouts(rule_, call_, ref_->operands, mesh_, options_.most_layouts, random_);
+    counts_.drawn |= trials.drawn;
+    for (const Layouts& set : trials.sets) dispatch(set);
   }
 
   void dispatch(const Layouts& layouts) {
