@@ -8,6 +8,7 @@
 
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/text/notation.h"
+#include "hyper_parallel/rules/text/print.h"
 #include "tests/core/support.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -126,6 +127,8 @@ std::string ask(const Call& call, const std::string& rule, Make make, int& answe
     const ConcreteRule made = make();
     ++answers;
     for (const AxisChoice& choice : strategies(made)) to_string(made, choice);
+    const std::string text = to_string(made);
+    if (made.parts.empty() && !(parse_rule(text) == made)) return "not read back: " + text;
     const Inference inference = infer_forward(made, call);
     for (const Layout* layout : inference.outputs) {
       if (layout != nullptr && layout->mesh() != call.mesh) return "a layout on another mesh";

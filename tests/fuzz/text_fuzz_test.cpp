@@ -5,11 +5,14 @@
 #include <doctest/doctest.h>
 
 #include <cctype>
+#include <cstdio>
 #include <functional>
 
 #include "hyper_parallel/core/path_pattern.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/explain/plan_text.h"
 #include "hyper_parallel/rules/text/notation.h"
+#include "hyper_parallel/rules/text/print.h"
 #include "tests/core/support.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -38,7 +41,7 @@ std::vector<std::string> with_meshes() {
 
 std::vector<std::string> described() {
   std::vector<std::string> out;
-  for (const std::string& text : with_meshes()) out.push_back("f32[16, 8] on " + text);
+  for (const std::string& text : with_meshes()) out.push_back("f32[16, 128] on " + text);
   return out;
 }
 
@@ -52,7 +55,7 @@ bool has_place(const std::string& message, std::size_t size) {
 
 // `read` reads a text and prints what it has read.
 void fuzz(const std::vector<std::string>& valid, const std::vector<std::string>& tokens,
-          const std::function<std::string(const std::string&)>& read) {
+          const std::function<std::string(const std::string&)>& read, bool places = true) {
   for (const std::string& text : valid) CHECK_NOTHROW(read(text));
   Random random(20261201);
   int values = 0;
@@ -66,7 +69,8 @@ void fuzz(const std::vector<std::string>& valid, const std::vector<std::string>&
       if (again != printed) wrong = "printed " + printed + ", then " + again;
     } catch (const UsageError& e) {
       const bool syntax = e.code() == "HP-T001" || e.code() == "HP-S050";
-      if (syntax && !has_place(e.what(), text.size())) wrong = std::string("no place: ") + e.what();
+      if (places && syntax && !has_place(e.what(), text.size()))
+        wrong = std::string("no place: ") + e.what();
     } catch (const std::exception& e) {
       wrong = e.what();
     }
@@ -165,6 +169,30 @@ TEST_SUITE("FuzzText") {
     });
   }
 
+  TEST_CASE("redistribution") {
+    Random random(5);
+    int plans = 0;
+    for (Rounds rounds(3000); rounds.more();) {
+      const std::string source = damaged(random, described(), kTokens);
+      const bool whole = random.below(2) == 0;
+      const std::string target = whole ? random.pick(kLayouts) : damaged(random, kLayouts, kTokens);
+      if (std::getenv("HP_FUZZ_SHOW") != nullptr) {
+        std::fprintf(stderr, "%s -> %s\n", source.c_str(), target.c_str());
+      }
+      try {
+        const auto plan = explain::read_plan(source, target);
+        explain::plan_text(*plan);
+        explain::plan_json(*plan);
+        ++plans;
+      } catch (const UsageError&) {
+      } catch (const UnsupportedError&) {
+      } catch (const std::exception& e) {
+        FAIL_CHECK(source << " -> " << target << ": " << e.what());
+      }
+    }
+    CHECK(plans > 100);
+  }
+
   TEST_CASE("rule") {
     fuzz({"m k, k n -> m n", "*... k, *n k, ?+n -> ... n",
           "... d~softmax@dim -> =", "*v~embedding d, ... -> ... d", "a (b c), b -> a b c",
@@ -176,6 +204,16 @@ TEST_SUITE("FuzzText") {
            rules::parse_notation(text);
            return std::string("a -> a");
          });
+  }
+
+  TEST_CASE("rule of one call") {
+    fuzz(
+        {"*m k, *k n -> m n {m=8, k=16, n=32}", "d0 d1~softmax -> d0 d1 {d0=8, d1=16}",
+         "a b~argmax/R -> a {a=4, b=6 nonempty}; max", "a _=3 -> a _=3 {a=4}; any, view"},
+        {"a",  "b", "->", ",", ";", "(",   ")",    "_=",       "{",      "}", "=", "~x",
+         "/R", "!", "*",  "+", "#", "max", "view", "nonempty", "block=", " ", "8"},
+        [](const std::string& text) { return rules::to_string(rules::parse_rule(text)); },
+        false);  // a letter without a size, or a number without its tensor, has no one place
   }
 
   TEST_CASE("patterns match what trying everything says") {

@@ -259,6 +259,17 @@ ConcreteRule build(const Compiled& compiled, const Call& call) {
   return concretize(compiled.notation, call);
 }
 
+// -1 stands for a size that is known after the run only.
+void check_sizes(const ConcreteRule& rule, const Call& call) {
+  for (const TensorMap& result : rule.outputs) {
+    for (std::int64_t size : result.sizes) {
+      if (size >= (rule.dynamic ? -1 : 0)) continue;
+      throw UsageError(Message("HP-S005", call.op + ": a result would have a negative size")
+                           .fact("sizes", hyper_parallel::to_string(result.sizes)));
+    }
+  }
+}
+
 ConcreteRule build_out(const Compiled& compiled, const Call& call, std::size_t count) {
   Call inner = call;
   inner.inputs.resize(call.inputs.size() - count);
@@ -342,6 +353,7 @@ ConcreteRule concretize(const Row& row, const Call& call) {
     if (const std::size_t n = count_out(call); n > 0) return build_out(compiled, call, n);
   }
   ConcreteRule rule = build(compiled, call);
+  check_sizes(rule, call);
   if (is_copy_of_view(call.op)) rule.aliases = false;
   const bool in_place = !call.inputs.empty() && call.inputs[0].pinned && rule.parts.empty();
   if (in_place && !rule.aliases) write_first(rule, call);

@@ -21,14 +21,12 @@ using Layouts = std::vector<const Layout*>;
 rules::Attr attr_of(const std::string& name, const py::handle& value) {
   if (value.is_none()) return std::monostate{};
   if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
-  if (py::isinstance<py::int_>(value)) return value.cast<std::int64_t>();
   if (py::isinstance<py::float_>(value)) return value.cast<double>();
   if (py::isinstance<py::str>(value)) return value.cast<std::string>();
-  if (py::isinstance<py::sequence>(value)) {
-    try {
-      return value.cast<std::vector<std::int64_t>>();
-    } catch (const py::cast_error&) {
-    }
+  try {
+    if (py::isinstance<py::int_>(value)) return value.cast<std::int64_t>();
+    if (py::isinstance<py::sequence>(value)) return value.cast<std::vector<std::int64_t>>();
+  } catch (const py::cast_error&) {  // of another kind, or more than 64 bits
   }
   throw UsageError(Message("HP-S042", "attribute \"" + name + "\" has a value of no known kind")
                        .fact("value", py::repr(value).cast<std::string>())
@@ -45,7 +43,14 @@ rules::Operand operand_of(const py::handle& item) {
   }
   const auto parts = item.cast<py::tuple>();
   out.name = parts[0].cast<std::string>();
-  out.meta.sizes = parts[1].cast<Shape>();
+  try {
+    out.meta.sizes = parts[1].cast<Shape>();
+  } catch (const py::cast_error&) {
+    throw UsageError(Message("HP-S043", "\"" + out.name +
+                                            "\" describes no tensor: its sizes are not "
+                                            "integers of 64 bits")
+                         .fact("sizes", py::repr(parts[1]).cast<std::string>()));
+  }
   out.meta.dtype = parse_dtype(parts[2].cast<std::string>());
   if (!parts[3].is_none()) out.layout = parts[3].cast<const Layout*>();
   return out;

@@ -29,6 +29,11 @@ TEST_SUITE("FactoryRules") {
           }).starts_with("[HP-S030] aten::fill_.Scalar"));
   }
 
+  TEST_CASE("NegativeSizesAreRefused") {
+    CHECK(error([] { forward("aten::new_ones", "x=2", {"f32[8] R"}, {{"size", Ints{4, -2}}}); }) ==
+          "[HP-S005] aten::new_ones: a result would have a negative size\n  sizes  [4, -2]");
+  }
+
   TEST_CASE("CopiesTakeTheLayoutOfTheDestination") {
     CHECK(forward("aten::copy_", "x=2", {"!f32[8, 6] S(0)", "f32[6] S(0)"}) == "S(0), R -> S(0)");
     CHECK(forward("aten::copy_", "x=2", {"!f32[8, 6] R", "f32[8, 6] P(sum)"}) == "R, R -> R");
