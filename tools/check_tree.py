@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {".cpp", ".h", ".py", ".cmake", ".toml", ".yaml", ".yml", ".json", ".md", ".txt"}
 
 # The most lines of a file, by the first folder that fits. Stubs and data have no limit.
-LIMITS = {"tests/": 600, "": 400}
+LIMITS = {"tests/": 600, "hyper_parallel/rules/families/": 300, "": 400}
 # Files over their limit, with the lines they have. They may only shrink; the entry then goes.
 LONGER = {
     "hyper_parallel/torch/ranks/local/world.cpp": 442,

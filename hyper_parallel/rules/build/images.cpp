@@ -27,8 +27,7 @@ std::vector<int> spread_image(ConcreteRule& rule, const Call& call, std::size_t 
   if (ndim != count + 1) check_ndim(call, 0, count + 2);
   std::vector<int> factors = spread(rule, 0);
   // Kernels refuse tensors without channels; a batch of none is fine.
-  const int channels = factors[ndim - count - 1];
-  if (channels >= 0) rule.factors[static_cast<std::size_t>(channels)].nonempty = true;
+  fill(rule, factors[ndim - count - 1]);
   return factors;
 }
 
@@ -36,12 +35,12 @@ void put_space(ConcreteRule& rule, TensorMap& out, std::size_t d, int factor, Wi
                bool sound, bool handled) {
   window.operand = rule.inputs[0].sizes[d];
   window.result = out.sizes[d];
-  if (factor < 0) return;
+  if (factor == kNoFactor) return;
   sound &= window.operand > 0 && window.result > 1 && window.kernel > 0 && window.stride > 0 &&
            window.dilation > 0 && window.padding >= 0;
   if (!sound) return block(rule, factor);
   put(out, d, factor);
-  Factor& f = rule.factors[static_cast<std::size_t>(factor)];
+  Factor& f = factor_of(rule, factor);
   if (window.is_identity() && !handled) {
     f.nonempty = true;  // kernels refuse tensors without space
     return;

@@ -25,6 +25,61 @@ int add_factor(ConcreteRule& rule, std::string name, std::int64_t size, FactorKi
   return static_cast<int>(rule.factors.size()) - 1;
 }
 
+int add_factor(ConcreteRule& rule, std::string name, std::int64_t size,
+               std::initializer_list<Place> places, FactorKind kind) {
+  if (size == 1) return kNoFactor;
+  const int factor = add_factor(rule, std::move(name), size, kind);
+  for (const Place& p : places) put(p.map, p.dim, factor);
+  return factor;
+}
+
+Factor& factor_of(ConcreteRule& rule, int factor) { return rule.factors[at(factor)]; }
+
+void run_by(ConcreteRule& rule, int factor, std::string_view handler) {
+  if (factor != kNoFactor) factor_of(rule, factor).handler = handler;
+}
+
+void sum_over(ConcreteRule& rule, int factor, ReduceOp op) {
+  if (factor == kNoFactor) return;
+  factor_of(rule, factor).kind = FactorKind::reduce;
+  factor_of(rule, factor).reduce = op;
+}
+
+void fill(ConcreteRule& rule, int factor) {
+  if (factor != kNoFactor) factor_of(rule, factor).nonempty = true;
+}
+
+void fill_all(ConcreteRule& rule) {
+  for (Factor& factor : rule.factors) factor.nonempty = true;
+}
+
+void rename(ConcreteRule& rule, int factor, std::string name) {
+  if (factor != kNoFactor) factor_of(rule, factor).name = std::move(name);
+}
+
+void add_dim(TensorMap& map, std::int64_t size, int factor) {
+  map.sizes.push_back(size);
+  map.dims.emplace_back();
+  put(map, map.dims.size() - 1, factor);
+}
+
+void insert_dim(TensorMap& map, std::size_t dim, std::int64_t size) {
+  const auto place = static_cast<std::ptrdiff_t>(dim);
+  map.sizes.insert(map.sizes.begin() + place, size);
+  map.dims.insert(map.dims.begin() + place, std::vector<int>{});
+}
+
+void drop_dim(TensorMap& map, std::size_t dim) {
+  const auto place = static_cast<std::ptrdiff_t>(dim);
+  map.sizes.erase(map.sizes.begin() + place);
+  map.dims.erase(map.dims.begin() + place);
+}
+
+void set_whole(TensorMap& map, std::size_t dim, std::int64_t size) {
+  map.sizes[dim] = size;
+  map.dims[dim].clear();
+}
+
 TensorMap whole(Shape sizes) {
   TensorMap map;
   map.dims.resize(sizes.size());
@@ -52,14 +107,21 @@ std::vector<int> spread(ConcreteRule& rule, std::size_t input) {
   std::vector<int> out;
   const Shape sizes = rule.inputs[input].sizes;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
-    out.push_back(sizes[d] == 1 ? -1 : add_factor(rule, "d" + std::to_string(d), sizes[d]));
+    out.push_back(sizes[d] == 1 ? kNoFactor : add_factor(rule, "d" + std::to_string(d), sizes[d]));
     put(rule.inputs[input], d, out.back());
   }
   return out;
 }
 
+void spread_but(ConcreteRule& rule, std::size_t input, std::size_t dim) {
+  TensorMap& map = rule.inputs[input];
+  for (std::size_t d = 0; d < map.sizes.size(); ++d) {
+    if (d != dim) add_factor(rule, "d" + std::to_string(d), map.sizes[d], {{map, d}});
+  }
+}
+
 void put(TensorMap& map, std::size_t dim, int factor) {
-  if (factor >= 0) map.dims[dim].push_back(factor);
+  if (factor != kNoFactor) map.dims[dim].push_back(factor);
 }
 
 void put_joint(TensorMap& map, std::size_t dim, int factor) {
@@ -68,34 +130,44 @@ void put_joint(TensorMap& map, std::size_t dim, int factor) {
 }
 
 void block(ConcreteRule& rule, int factor) {
-  if (factor >= 0) rule.factors[static_cast<std::size_t>(factor)].kind = FactorKind::blocked;
+  if (factor != kNoFactor) factor_of(rule, factor).kind = FactorKind::blocked;
 }
 
-void keep_whole(ConcreteRule& rule, TensorMap& out, const std::vector<int>& factors, int d) {
-  block(rule, factors[static_cast<std::size_t>(d)]);
-  out.dims[static_cast<std::size_t>(d)].clear();
+void block_all(ConcreteRule& rule) {
+  for (Factor& factor : rule.factors) factor.kind = FactorKind::blocked;
+}
+
+void keep_whole(ConcreteRule& rule, TensorMap& out, const std::vector<int>& factors,
+                std::size_t d) {
+  block(rule, factors[d]);
+  out.dims[d].clear();
 }
 
 bool has_word(Words words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-int check_dim(const Call& call, std::int64_t dim, int ndim) {
-  const std::int64_t range = std::max(ndim, 1);
+std::size_t number_of(std::string_view word) {
+  return static_cast<std::size_t>(word.front() - '0');
+}
+
+std::size_t check_dim(const Call& call, std::int64_t dim, std::size_t ndim) {
+  const auto range = static_cast<std::int64_t>(std::max<std::size_t>(ndim, 1));
   if (dim < -range || dim >= range) {
     throw UsageError(Message("HP-S004", call.op + ": dim " + std::to_string(dim) +
                                             " is out of range for a tensor of " +
                                             std::to_string(ndim) + " dims"));
   }
-  return static_cast<int>(dim < 0 ? dim + range : dim);
+  return static_cast<std::size_t>(dim < 0 ? dim + range : dim);
 }
 
-int dim_of(const Call& call, std::string_view name, std::int64_t otherwise, int ndim) {
+std::size_t dim_of(const Call& call, std::string_view name, std::int64_t otherwise,
+                   std::size_t ndim) {
   return check_dim(call, call.integer(name, otherwise), ndim);
 }
 
-std::vector<int> dims_of(const Call& call, std::string_view name, int ndim) {
-  std::vector<int> out;
+std::vector<std::size_t> dims_of(const Call& call, std::string_view name, std::size_t ndim) {
+  std::vector<std::size_t> out;
   for (std::int64_t dim : call.integers(name)) out.push_back(check_dim(call, dim, ndim));
   std::sort(out.begin(), out.end());
   if (std::adjacent_find(out.begin(), out.end()) != out.end()) {
@@ -103,7 +175,7 @@ std::vector<int> dims_of(const Call& call, std::string_view name, int ndim) {
                          .fact(name, hyper_parallel::to_string(call.integers(name))));
   }
   if (out.empty()) {
-    for (int d = 0; d < ndim; ++d) out.push_back(d);
+    for (std::size_t d = 0; d < ndim; ++d) out.push_back(d);
   }
   if (ndim == 0) out.clear();
   return out;

@@ -42,7 +42,7 @@ class Attention {
     rule_.inputs[kValue].linear = true;
     // Without elements torch takes another kernel, whose backward works in another order: then
     // ranks would meet in different collectives.
-    for (Factor& factor : rule_.factors) factor.nonempty = true;
+    fill_all(rule_);
     const auto dropout = call_.attrs.find("dropout_p");
     rule_.random = dropout != call_.attrs.end() && !is_number(call_, "dropout_p", 0);
     rule_.outputs.push_back(std::move(out_));
@@ -52,10 +52,6 @@ class Attention {
  private:
   const Shape& sizes(std::size_t i) const { return call_.inputs[i].meta.sizes; }
 
-  int factor(const char* name, std::int64_t size, FactorKind kind = FactorKind::pass) {
-    return size == 1 ? -1 : add_factor(rule_, name, size, kind);
-  }
-
   void batch(std::size_t d) {
     std::int64_t size = 1;
     for (std::size_t i : {kQuery, kKey, kValue}) {
@@ -64,11 +60,10 @@ class Attention {
       size = sizes(i)[d];
     }
     out_.sizes[d] = size;
-    const int f = size == 1 ? -1 : add_factor(rule_, "d" + std::to_string(d), size);
+    const int f = add_factor(rule_, "d" + std::to_string(d), size, {{out_, d}});
     for (std::size_t i : {kQuery, kKey, kValue}) {
       if (sizes(i)[d] != 1) put(rule_.inputs[i], d, f);
     }
-    put(out_, d, f);
   }
 
   void heads(std::size_t d) {
@@ -78,17 +73,13 @@ class Attention {
       throw_sizes(call_, kQuery, d, all, own, "key (not a multiple)");
     }
     if (sizes(kValue)[d] != own) throw_sizes(call_, kValue, d, sizes(kValue)[d], own, "key");
-    const int h = factor("h", own);
-    const int g = factor("g", all / own);
     TensorMap& query = rule_.inputs[kQuery];
-    put(query, d, h);
-    put(query, d, g);
-    put(rule_.inputs[kKey], d, h);
-    put(rule_.inputs[kValue], d, h);
-    out_.dims[d] = query.dims[d];
+    add_factor(rule_, "h", own,
+               {{query, d}, {out_, d}, {rule_.inputs[kKey], d}, {rule_.inputs[kValue], d}});
+    add_factor(rule_, "g", all / own, {{query, d}, {out_, d}});
     if (query.dims[d].size() < 2) return;
-    const int q = factor("q", all);
-    rule_.factors.back().handler = "sdpa";
+    const int q = add_factor(rule_, "q", all);
+    run_by(rule_, q, "sdpa");
     put_joint(query, d, q);
     put_joint(out_, d, q);
   }
@@ -100,21 +91,15 @@ class Attention {
     if (sizes(kValue)[lead] != sizes(kKey)[lead]) {
       throw_sizes(call_, kValue, lead, sizes(kValue)[lead], sizes(kKey)[lead], "key");
     }
-    const int l = factor("l", sizes(kQuery)[lead]);
-    s_ = factor("s", sizes(kKey)[lead], FactorKind::blocked);
-    const int e = factor("e", sizes(kQuery)[lead + 1], FactorKind::blocked);
-    const int v = factor("v", sizes(kValue)[lead + 1]);
-    if (l >= 0 && call_.boolean("is_causal", false)) {
-      rule_.factors[static_cast<std::size_t>(l)].handler = "sdpa";
-    }
-    put(rule_.inputs[kQuery], lead, l);
-    put(rule_.inputs[kQuery], lead + 1, e);
-    put(rule_.inputs[kKey], lead, s_);
-    put(rule_.inputs[kKey], lead + 1, e);
-    put(rule_.inputs[kValue], lead, s_);
-    put(rule_.inputs[kValue], lead + 1, v);
-    put(out_, lead, l);
-    put(out_, lead + 1, v);
+    TensorMap& query = rule_.inputs[kQuery];
+    TensorMap& key = rule_.inputs[kKey];
+    TensorMap& value = rule_.inputs[kValue];
+    const int l = add_factor(rule_, "l", query.sizes[lead], {{query, lead}, {out_, lead}});
+    s_ = add_factor(rule_, "s", key.sizes[lead], {{key, lead}, {value, lead}}, FactorKind::blocked);
+    add_factor(rule_, "e", query.sizes[lead + 1], {{query, lead + 1}, {key, lead + 1}},
+               FactorKind::blocked);
+    add_factor(rule_, "v", value.sizes[lead + 1], {{value, lead + 1}, {out_, lead + 1}});
+    if (call_.boolean("is_causal", false)) run_by(rule_, l, "sdpa");
     out_.sizes[lead + 1] = sizes(kValue)[lead + 1];
   }
 
@@ -140,7 +125,7 @@ class Attention {
   const Call& call_;
   ConcreteRule rule_;
   TensorMap out_;
-  int s_ = -1;
+  int s_ = kNoFactor;
 };
 
 ConcreteRule build(const Call& call, Words) { return Attention(call).run(); }

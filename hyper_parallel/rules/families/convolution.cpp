@@ -18,15 +18,11 @@ namespace {
 int sum_channels(ConcreteRule& rule, int ci, std::size_t ci_dim, std::size_t co_dim) {
   TensorMap& weight = rule.inputs[1];
   const std::int64_t outputs = weight.sizes[co_dim];
-  const int co = outputs == 1 ? -1 : add_factor(rule, "co", outputs);
-  if (co >= 0) rule.factors.back().nonempty = true;
+  const int co = add_factor(rule, "co", outputs, {{weight, co_dim}});
+  fill(rule, co);
   put(weight, ci_dim, ci);
-  put(weight, co_dim, co);
-  if (ci >= 0) {
-    Factor& factor = rule.factors[static_cast<std::size_t>(ci)];
-    factor.name = "ci";
-    factor.kind = FactorKind::reduce;
-  }
+  rename(rule, ci, "ci");
+  sum_over(rule, ci);
   return co;
 }
 
@@ -53,7 +49,7 @@ ConcreteRule build_transposed(const Call& call) {
   const std::int64_t groups = call.integer("groups", 1);
   TensorMap out = whole(input);
   for (std::size_t d = 0; d < c; ++d) put(out, d, factors[d]);
-  int co = -1;
+  int co = kNoFactor;
   if (groups == 1) {
     co = sum_channels(rule, factors[c], 0, 1);
   } else if (groups == input[c] && weight[1] == 1) {
@@ -91,8 +87,8 @@ ConcreteRule build_convolution(const Call& call, Words words) {
     return build_transposed(call);
   }
   const Shape& weight = call.inputs[1].meta.sizes;
-  const std::size_t count = words.empty() ? std::max<std::size_t>(weight.size(), 2) - 2
-                                          : static_cast<std::size_t>(words[0].front() - '0');
+  const std::size_t count =
+      words.empty() ? std::max<std::size_t>(weight.size(), 2) - 2 : number_of(words[0]);
   check_ndim(call, 1, count + 2);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread_image(rule, call, count);
@@ -105,7 +101,7 @@ ConcreteRule build_convolution(const Call& call, Words words) {
   TensorMap out = whole(input);
   for (std::size_t d = 0; d < c; ++d) put(out, d, factors[d]);
   const bool depthwise = groups > 1 && groups == input[c] && groups == weight[0];
-  int co = -1;
+  int co = kNoFactor;
   if (groups == 1) {
     co = sum_channels(rule, factors[c], 1, 0);
   } else if (depthwise) {
@@ -157,32 +153,18 @@ ConcreteRule build_columns(const Call& call, Words words) {
   ConcreteRule rule = start(call);
   rule.inputs[0].linear = true;
   TensorMap out = whole(Shape(input.begin(), input.begin() + static_cast<std::ptrdiff_t>(c)));
-  if (c == 1 && input[0] != 1) {
-    const int n = add_factor(rule, "n", input[0]);
-    rule.factors.back().nonempty = true;
-    put(rule.inputs[0], 0, n);
-    put(out, 0, n);
-  }
+  if (c == 1) fill(rule, add_factor(rule, "n", input[0], {{rule.inputs[0], 0}, {out, 0}}));
   const std::int64_t channels = back ? input[c] / window : input[c];
-  out.sizes.push_back(back ? channels : channels * window);
-  out.dims.emplace_back();
-  if (channels > 1) {
-    const int f = add_factor(rule, "c", channels);
-    rule.factors.back().nonempty = true;
-    put(rule.inputs[0], c, f);
-    put(out, c, f);
-  }
-  if (window > 1) {
-    put(back ? rule.inputs[0] : out, c, add_factor(rule, "w", window, FactorKind::blocked));
-  }
+  add_dim(out, back ? channels : channels * window);
+  if (channels > 1) fill(rule, add_factor(rule, "c", channels, {{rule.inputs[0], c}, {out, c}}));
+  add_factor(rule, "w", window, {{back ? rule.inputs[0] : out, c}}, FactorKind::blocked);
   std::int64_t places = 1;
   for (std::size_t i = 0; i < 2 && !back; ++i) {
     const std::int64_t room = input[c + 1 + i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
     places *= room / std::max<std::int64_t>(stride[i], 1) + 1;
   }
   for (std::int64_t size : back ? call.integers("output_size") : Shape{places}) {
-    out.sizes.push_back(size);
-    out.dims.emplace_back();
+    add_dim(out, size);
   }
   rule.outputs.push_back(std::move(out));
   return rule;
@@ -208,16 +190,11 @@ ConcreteRule build_pixels(const Call& call, Words words) {
   for (std::size_t d = 0; d < input.size(); ++d) {
     const std::int64_t size = d < c ? input[d] : plane[d - c];
     if (size <= 1) continue;
-    const int f =
-        add_factor(rule, d < c ? "d" + std::to_string(d) : std::string(1, "chw"[d - c]), size);
-    rule.factors.back().nonempty = true;
-    put(few, d, f);
-    put(many, d, f);
+    const std::string name = d < c ? "d" + std::to_string(d) : std::string(1, "chw"[d - c]);
+    fill(rule, add_factor(rule, name, size, {{few, d}, {many, d}}));
   }
-  for (std::size_t d = c + 1; r > 1 && d < c + 3; ++d) {
-    const int f = add_factor(rule, "r", r, FactorKind::blocked);
-    put(few, c, f);
-    put(many, d, f);
+  for (std::size_t d = c + 1; d < c + 3; ++d) {
+    add_factor(rule, "r", r, {{few, c}, {many, d}}, FactorKind::blocked);
   }
   out.sizes[c] = back ? plane[0] * r * r : plane[0];
   for (std::size_t d = 1; d < 3; ++d) out.sizes[c + d] = back ? plane[d] : plane[d] * r;

@@ -18,9 +18,7 @@ ConcreteRule build_histc(const Call& call, Words) {
   ConcreteRule rule = start(call);
   const bool fixed = !(is_number(call, "min", 0) && is_number(call, "max", 0)) && call.has("max");
   for (int f : spread(rule, 0)) {
-    if (f < 0) continue;
-    rule.factors[static_cast<std::size_t>(f)].kind =
-        fixed ? FactorKind::reduce : FactorKind::blocked;
+    fixed ? sum_over(rule, f) : block(rule, f);
   }
   rule.outputs.push_back(whole({call.integer("bins", 100)}));
   return rule;
@@ -35,7 +33,7 @@ ConcreteRule build_histogram(const Call& call, Words words) {
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
   for (int f : factors) {
-    if (f >= 0) rule.factors[static_cast<std::size_t>(f)].handler = "histogram";
+    run_by(rule, f, "histogram");
   }
   if (points) block(rule, factors.back());
   Shape counts;
@@ -75,10 +73,9 @@ ConcreteRule build_segments(const Call& call, Words) {
   check_count(call, 1, 4);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
-  const int axis = dim_of(call, "axis", 0, static_cast<int>(factors.size()));
-  const auto lead = static_cast<std::size_t>(axis);
+  const std::size_t lead = dim_of(call, "axis", 0, factors.size());
   if (factors.empty()) check_ndim(call, 0, 1);
-  for (Factor& factor : rule.factors) factor.nonempty = true;
+  fill_all(rule);
   block(rule, factors[lead]);
   TensorMap out = like(rule.inputs[0]);
   out.dims[lead].clear();

@@ -44,17 +44,13 @@ ConcreteRule build_bag(const Call& call, Words) {
   }
   // scale_grad_by_freq divides by how often an index occurs in the whole batch.
   const bool counts = call.boolean("scale_grad_by_freq", false);
-  if (table[0] >= 0) {
-    Factor& rows = rule.factors[static_cast<std::size_t>(table[0])];
-    rows.name = "v";
-    rows.kind = counts || max ? FactorKind::blocked : FactorKind::reduce;
-    rows.handler = "embedding_bag";
-  }
-  if (ends == 0 && bags != 1) {
-    const int b = add_factor(rule, "b", bags, counts ? FactorKind::blocked : FactorKind::pass);
-    rule.factors.back().handler = "embedding_bag";
-    put(rule.inputs[2], 0, b);
-    put(out, 0, b);
+  rename(rule, table[0], "v");
+  counts || max ? block(rule, table[0]) : sum_over(rule, table[0]);
+  run_by(rule, table[0], "embedding_bag");
+  if (ends == 0) {
+    const int b = add_factor(rule, "b", bags, {{rule.inputs[2], 0}, {out, 0}},
+                             counts ? FactorKind::blocked : FactorKind::pass);
+    run_by(rule, b, "embedding_bag");
   }
   rule.inputs[0].linear = !max;
   rule.handler = "embedding_bag";
@@ -69,7 +65,7 @@ ConcreteRule build_one_hot(const Call& call, Words) {
   if (call.integer("num_classes", -1) >= 0) return concretize(kKnown, call);
   // The number of classes is one more than the largest value.
   ConcreteRule rule = concretize(kUnknown, call);
-  for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) block(rule, f);
+  block_all(rule);
   rule.outputs[0].sizes.back() = -1;
   rule.dynamic = true;
   return rule;

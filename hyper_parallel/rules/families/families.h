@@ -11,6 +11,7 @@ Family counting_family();
 Family embedding_family();
 Family factory_family();
 Family host_family();
+Family index_write_family();
 Family indexing_family();
 Family join_family();
 Family linalg_family();

@@ -15,7 +15,7 @@ ConcreteRule build_dynamic(const Call& call, Words words) {
   ConcreteRule rule = start(call);
   rule.dynamic = true;
   for (std::string_view word : words) {
-    rule.outputs.push_back(whole(Shape(static_cast<std::size_t>(word.front() - '0'), -1)));
+    rule.outputs.push_back(whole(Shape(number_of(word), -1)));
   }
   return rule;
 }
@@ -57,9 +57,9 @@ ConcreteRule build_repeats(const Call& call, Words) {
   ConcreteRule rule = start(call);
   rule.dynamic = true;
   Shape sizes = call.inputs[0].meta.sizes;
-  const int ndim = static_cast<int>(sizes.size());
+  const std::size_t ndim = sizes.size();
   if (call.has("dim") && ndim > 0) {
-    sizes[static_cast<std::size_t>(dim_of(call, "dim", 0, ndim))] = -1;
+    sizes[dim_of(call, "dim", 0, ndim)] = -1;
   } else {
     sizes = {-1};
   }
@@ -72,14 +72,14 @@ ConcreteRule build_repeats(const Call& call, Words) {
 ConcreteRule build_unique(const Call& call, Words words) {
   check_count(call, 1, 1);
   ConcreteRule rule = start(call);
-  const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
+  const std::size_t ndim = call.inputs[0].meta.sizes.size();
   const bool flat = !call.has("dim") || call.integers("dim").empty();
   if (!flat && ndim == 0) check_ndim(call, 0, 1);
   const std::int64_t elements = product(call.inputs[0].meta.sizes);
   TensorMap values = whole(flat ? Shape{-1} : call.inputs[0].meta.sizes);
   Shape places = call.inputs[0].meta.sizes;
   if (!flat) {
-    const auto dim = static_cast<std::size_t>(dim_of(call, "dim", 0, ndim));
+    const auto dim = dim_of(call, "dim", 0, ndim);
     values.sizes[dim] = -1;
     places = {call.inputs[0].meta.sizes[dim]};
   } else if (words.front() == "4") {

@@ -25,16 +25,16 @@ void set_term(TensorMap& map, std::size_t term) {
   map.term = static_cast<int>(term);
 }
 
-// A factor for parts of these sizes; -1 where a part is too short to be split.
-int add_parts(ConcreteRule& rule, const Shape& parts) {
-  if (parts.empty() || *std::min_element(parts.begin(), parts.end()) <= 1) return -1;
-  const int p = add_factor(rule, "p", *std::min_element(parts.begin(), parts.end()));
+// A factor for parts of these sizes; none where a part is too short to be split.
+int add_parts(ConcreteRule& rule, const Shape& parts, std::string name = "p") {
+  if (parts.empty() || *std::min_element(parts.begin(), parts.end()) <= 1) return kNoFactor;
+  const int p = add_factor(rule, std::move(name), *std::min_element(parts.begin(), parts.end()));
   rule.factors.back().plain = true;
   return p;
 }
 
 void set_parts(TensorMap& map, std::size_t dim, int factor, const Shape& parts) {
-  if (factor < 0) return;
+  if (factor == kNoFactor) return;
   put(map, dim, factor);
   map.segments.resize(map.sizes.size());
   if (parts.size() > 1) map.segments[dim] = parts;
@@ -48,7 +48,7 @@ ConcreteRule build_cat(const Call& call, Words) {
   while (first + 1 < call.inputs.size() && skipped(call.inputs[first])) ++first;
   const Shape& shape = call.inputs[first].meta.sizes;
   if (shape.empty()) check_ndim(call, first, 1);
-  const auto dim = static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(shape.size())));
+  const auto dim = dim_of(call, "dim", 0, shape.size());
   TensorMap out = whole(shape);
   Shape parts;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -61,9 +61,7 @@ ConcreteRule build_cat(const Call& call, Words) {
     parts.push_back(shape.empty() ? 1 : sizes[dim]);
   }
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (d != dim && shape[d] != 1) {
-      put(out, d, add_factor(rule, "d" + std::to_string(d), shape[d]));
-    }
+    if (d != dim) add_factor(rule, "d" + std::to_string(d), shape[d], {{out, d}});
   }
   const int p = add_parts(rule, parts);
   out.sizes[dim] = sum(parts);
@@ -74,7 +72,7 @@ ConcreteRule build_cat(const Call& call, Words) {
       continue;
     }
     map.dims = out.dims;
-    if (p >= 0) put(map, dim, p);
+    put(map, dim, p);
     set_term(map, i);
   }
   set_parts(out, dim, p, parts);
@@ -96,16 +94,14 @@ ConcreteRule build_block_diag(const Call& call, Words) {
     rows.push_back(sizes.size() == 2 ? sizes[0] : 1);
     columns.push_back(sizes.empty() ? 1 : sizes.back());
   }
-  const int r = add_parts(rule, rows);
-  const int c = add_parts(rule, columns);
-  if (r >= 0) rule.factors[static_cast<std::size_t>(r)].name = "r";
-  if (c >= 0) rule.factors[static_cast<std::size_t>(c)].name = "c";
+  const int r = add_parts(rule, rows, "r");
+  const int c = add_parts(rule, columns, "c");
   TensorMap out = whole({sum(rows), sum(columns)});
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     TensorMap& map = rule.inputs[i];
     if (map.sizes.size() == 2) put(map, 0, r);
     // Of vectors without elements torch's backward loses count.
-    if (map.sizes.size() == 1 && c >= 0) rule.factors[static_cast<std::size_t>(c)].nonempty = true;
+    if (map.sizes.size() == 1) fill(rule, c);
     if (!map.sizes.empty()) put(map, map.sizes.size() - 1, c);
     set_term(map, i);
   }
@@ -123,7 +119,7 @@ ConcreteRule build_chunk_cat(const Call& call, Words) {
   rule.partial = PartialRule::any;
   const Shape& first = call.inputs[0].meta.sizes;
   if (first.empty()) check_ndim(call, 0, 1);
-  const auto dim = static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(first.size())));
+  const auto dim = dim_of(call, "dim", 0, first.size());
   const std::int64_t chunks = call.integer("num_chunks", 1);
   if (chunks < 1) {
     throw UsageError(Message("HP-S005", call.op + ": num_chunks must be at least 1")
@@ -131,11 +127,8 @@ ConcreteRule build_chunk_cat(const Call& call, Words) {
   }
   TensorMap out;
   for (std::size_t d = 0; d < dim; ++d) {
-    out.sizes.push_back(first[d]);
-    out.dims.emplace_back();
-    if (first[d] == 1) continue;
-    put(out, d, add_factor(rule, "d" + std::to_string(d), first[d]));
-    rule.factors.back().nonempty = true;
+    add_dim(out, first[d]);
+    fill(rule, add_factor(rule, "d" + std::to_string(d), first[d], {{out, d}}));
   }
   std::int64_t width = 0;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -172,9 +165,8 @@ ConcreteRule build_stack(const Call& call, Words) {
   }
   TensorMap out = whole(shape);
   out.dims = rule.inputs[0].dims;
-  const int dim = dim_of(call, "dim", 0, static_cast<int>(shape.size()) + 1);
-  out.sizes.insert(out.sizes.begin() + dim, static_cast<std::int64_t>(call.inputs.size()));
-  out.dims.insert(out.dims.begin() + dim, std::vector<int>{});
+  const std::size_t dim = dim_of(call, "dim", 0, shape.size() + 1);
+  insert_dim(out, dim, static_cast<std::int64_t>(call.inputs.size()));
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -219,22 +211,20 @@ ConcreteRule start_cut(const Call& call) {
 ConcreteRule build_split(const Call& call, Words words) {
   ConcreteRule rule = start_cut(call);
   const std::string_view how = words.front();
-  const std::vector<int> factors = spread(rule, 0);
   TensorMap& self = rule.inputs[0];
-  const auto dim =
-      static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(factors.size())));
+  const std::size_t dim = dim_of(call, "dim", 0, self.sizes.size());
+  spread_but(rule, 0, dim);
   const Shape parts = pieces(call, how, self.sizes[dim]);
-  self.dims[dim].clear();
   const bool equal =
       std::adjacent_find(parts.begin(), parts.end(), std::not_equal_to<>()) == parts.end();
   // The number of chunks of a local dim is sure to be right for equal parts only.
-  const int p = how == "chunks" && !equal ? -1 : add_parts(rule, parts);
+  const int p = how == "chunks" && !equal ? kNoFactor : add_parts(rule, parts);
   TensorMap out = self;
   out.linear = false;
   set_parts(self, dim, p, parts);
-  if (p >= 0) {
-    put(out, dim, p);
-    rule.factors[static_cast<std::size_t>(p)].nonempty = true;
+  put(out, dim, p);
+  fill(rule, p);
+  if (p != kNoFactor) {
     const int d = static_cast<int>(dim);
     if (how == "sizes") {
       const std::string name = call.has("split_sizes") ? "split_sizes" : "split_size";
@@ -253,13 +243,12 @@ ConcreteRule build_split(const Call& call, Words words) {
 ConcreteRule build_unbind(const Call& call, Words) {
   ConcreteRule rule = start_cut(call);
   const std::vector<int> factors = spread(rule, 0);
-  const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
-  block(rule, factors[static_cast<std::size_t>(dim)]);
+  const std::size_t dim = dim_of(call, "dim", 0, factors.size());
+  block(rule, factors[dim]);
   TensorMap out = rule.inputs[0];
   out.linear = false;
-  const std::int64_t count = out.sizes[static_cast<std::size_t>(dim)];
-  out.sizes.erase(out.sizes.begin() + dim);
-  out.dims.erase(out.dims.begin() + dim);
+  const std::int64_t count = out.sizes[dim];
+  drop_dim(out, dim);
   rule.outputs.assign(static_cast<std::size_t>(count), out);
   return rule;
 }
@@ -268,13 +257,11 @@ ConcreteRule build_unbind(const Call& call, Words) {
 ConcreteRule build_glu(const Call& call, Words) {
   ConcreteRule rule = start_cut(call);
   rule.inputs[0].linear = rule.aliases = false;
-  const std::vector<int> factors = spread(rule, 0);
   TensorMap& self = rule.inputs[0];
-  const auto dim =
-      static_cast<std::size_t>(dim_of(call, "dim", -1, static_cast<int>(factors.size())));
+  const std::size_t dim = dim_of(call, "dim", -1, self.sizes.size());
+  spread_but(rule, 0, dim);
   const std::int64_t half = self.sizes[dim] / 2;
   if (self.sizes[dim] % 2 != 0) throw_sizes(call, 0, dim, self.sizes[dim], 2 * half, "two halves");
-  self.dims[dim].clear();
   TensorMap out = self;
   const int p = add_parts(rule, {half, half});
   set_parts(self, dim, p, {half, half});

@@ -43,10 +43,8 @@ ConcreteRule batched(const Call& call, Words operands, Words results) {
   if (sizes.contains('m') && sizes.contains('n')) sizes['k'] = std::min(sizes['m'], sizes['n']);
   TensorMap batch = whole(broadcast_shape(leads, all));
   for (std::size_t d = 0; d < batch.sizes.size(); ++d) {
-    if (batch.sizes[d] == 1) continue;
-    put(batch, d, add_factor(rule, "d" + std::to_string(d), batch.sizes[d]));
     // Of a batch of none some ops give no gradient, while other ranks have one.
-    rule.factors.back().nonempty = true;
+    fill(rule, add_factor(rule, "d" + std::to_string(d), batch.sizes[d], {{batch, d}}));
   }
   for (std::size_t i : all) put_batch(rule.inputs[i], leads.inputs[i].meta.sizes.size(), batch);
   for (std::string_view text : results) {
@@ -58,8 +56,7 @@ ConcreteRule batched(const Call& call, Words operands, Words results) {
     TensorMap out = whole(own ? leads.inputs[0].meta.sizes : batch.sizes);
     put_batch(out, out.sizes.size(), batch);
     for (char letter : core_of(own ? text.substr(1) : text)) {
-      out.sizes.push_back(sizes.at(letter));
-      out.dims.emplace_back();
+      add_dim(out, sizes.at(letter));
     }
     rule.outputs.push_back(std::move(out));
   }
@@ -144,6 +141,7 @@ constexpr Row kRows[] = {
     {"aten::cholesky_solve", "batched mq mm -> mq"},
     {"aten::geqrf", "batched mn -> mn k"},
     {"aten::linalg_cholesky_ex", "batched mm -> mm ."},
+    {"aten::linalg_cross", "*... d!@dim=-1, *... d!@dim=-1 -> ... d@dim=-1"},
     {"aten::linalg_eig", "batched mm -> m mm"},
     {"aten::linalg_householder_product", "batched mn t -> mn"},
     {"aten::linalg_inv", "batched mm -> mm"},
@@ -157,8 +155,10 @@ constexpr Row kRows[] = {
     {"aten::linalg_matrix_exp", "batched mm -> mm"},
     {"aten::linalg_pinv.atol_rtol_tensor", "batched mn . . -> nm"},
     {"aten::linalg_qr", "qr"},
+    {"aten::linalg_solve_triangular", "... n! n!, ... p! q! -> ... p q"},
     {"aten::lu_unpack", "lu_unpack"},
     {"aten::ormqr", "batched rs t pq -> pq"},
+    {"aten::trace", "*m! n! -> ()"},
     {"aten::triangular_solve", "batched mq mm -> mq mm"},
 };
 

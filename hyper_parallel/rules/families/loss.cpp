@@ -18,10 +18,9 @@ constexpr std::int64_t kMean = 1;
 std::int64_t reduction(const Call& call) { return call.integer("reduction", kMean); }
 
 void reduce_tokens(ConcreteRule& rule, int f, const Call& call, std::string_view handler) {
-  if (f < 0 || reduction(call) == kNone) return;
-  Factor& factor = rule.factors[static_cast<std::size_t>(f)];
-  factor.kind = FactorKind::reduce;
-  factor.handler = handler;
+  if (reduction(call) == kNone) return;
+  sum_over(rule, f);
+  run_by(rule, f, handler);
 }
 
 ConcreteRule build_classes(const Call& call, Words words) {
@@ -40,21 +39,16 @@ ConcreteRule build_classes(const Call& call, Words words) {
   for (std::size_t d = 0; d < self.size(); ++d) {
     const std::size_t t = probabilities || d < c ? d : d - 1;
     if (d != c) {
-      out.sizes.push_back(self[d]);
-      out.dims.emplace_back();
-      put(out, out.dims.size() - 1, factors[d]);
+      add_dim(out, self[d], factors[d]);
       reduce_tokens(rule, factors[d], call, handler);
     }
     if (d == c && !probabilities) continue;
     if (target[t] != self[d]) throw_sizes(call, 1, t, target[t], self[d], "self");
     put(rule.inputs[1], t, factors[d]);
   }
-  if (factors[c] >= 0) {
-    Factor& classes = rule.factors[static_cast<std::size_t>(factors[c])];
-    classes.name = "c";
-    classes.kind = FactorKind::reduce;
-    classes.handler = handler;
-  }
+  rename(rule, factors[c], "c");
+  sum_over(rule, factors[c]);
+  run_by(rule, factors[c], handler);
   if (call.inputs.size() > 2 && call.inputs[2].present) {
     check_ndim(call, 2, 1);
     if (call.inputs[2].meta.sizes[0] != self[c]) {
@@ -86,27 +80,24 @@ ConcreteRule build_with_softmax(const Call& call, Words) {
   check_count(call, 2, 2);
   const Shape& sizes = call.inputs[0].meta.sizes;
   const Shape& label = call.inputs[1].meta.sizes;
-  const int ndim = static_cast<int>(sizes.size());
+  const std::size_t ndim = sizes.size();
   if (ndim == 0) check_ndim(call, 0, 2);
   check_ndim(call, 1, sizes.size());
-  const auto c = static_cast<std::size_t>(dim_of(call, "dim", -1, ndim));
+  const auto c = dim_of(call, "dim", -1, ndim);
   const bool soft = call.boolean("soft_label", false);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
   TensorMap softmax = whole(sizes);
   softmax.dims = rule.inputs[0].dims;
   TensorMap loss = softmax;
-  loss.sizes[c] = 1;
-  loss.dims[c].clear();
+  set_whole(loss, c, 1);
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     const std::int64_t wanted = d == c && !soft ? 1 : sizes[d];
     if (label[d] != wanted) throw_sizes(call, 1, d, label[d], wanted, "the logits");
     if (wanted != 1) put(rule.inputs[1], d, factors[d]);
   }
-  if (factors[c] >= 0) {
-    rule.factors[static_cast<std::size_t>(factors[c])].name = "c";
-    rule.factors[static_cast<std::size_t>(factors[c])].handler = "softmax_cross_entropy";
-  }
+  rename(rule, factors[c], "c");
+  run_by(rule, factors[c], "softmax_cross_entropy");
   rule.outputs = {std::move(softmax), std::move(loss)};
   return rule;
 }
@@ -128,7 +119,7 @@ ConcreteRule build_smooth(const Call& call, Words) {
     return rule;
   }
   for (int f : rule.outputs[0].dims.back()) {
-    rule.factors[static_cast<std::size_t>(f)].handler = "label_smooth";
+    factor_of(rule, f).handler = "label_smooth";
   }
   return rule;
 }
@@ -143,18 +134,14 @@ ConcreteRule build_ctc(const Call& call, Words) {
   ConcreteRule rule = start(call);
   TensorMap out;
   if (sizes.size() == 3) {
-    out.sizes.push_back(sizes[1]);
-    out.dims.emplace_back();
-    if (sizes[1] != 1) {
-      const bool sum = reduction(call) != kNone;
-      const int n = add_factor(rule, "n", sizes[1], sum ? FactorKind::reduce : FactorKind::pass);
-      rule.factors.back().handler = "ctc_loss";
-      put(rule.inputs[0], 1, n);
-      put(out, 0, n);
-      if (targets.size() == 2) {
-        if (targets[0] != sizes[1]) throw_sizes(call, 1, 0, targets[0], sizes[1], "log_probs");
-        put(rule.inputs[1], 0, n);
-      }
+    add_dim(out, sizes[1]);
+    const bool sum = reduction(call) != kNone;
+    const int n = add_factor(rule, "n", sizes[1], {{rule.inputs[0], 1}, {out, 0}},
+                             sum ? FactorKind::reduce : FactorKind::pass);
+    run_by(rule, n, "ctc_loss");
+    if (targets.size() == 2 && n != kNoFactor) {
+      if (targets[0] != sizes[1]) throw_sizes(call, 1, 0, targets[0], sizes[1], "log_probs");
+      put(rule.inputs[1], 0, n);
     }
   }
   rule.outputs.push_back(reduction(call) == kNone ? std::move(out) : TensorMap{});
@@ -173,13 +160,9 @@ ConcreteRule build_linear_classes(const Call& call, Words) {
   const std::int64_t tokens = call.inputs[0].meta.sizes[0];
   const std::int64_t targets = call.inputs[2].meta.sizes[0];
   if (targets != tokens) throw_sizes(call, 2, 0, targets, tokens, "input");
-  int n = -1;
-  if (tokens != 1) {
-    n = add_factor(rule, "n", tokens, FactorKind::reduce);
-    rule.factors.back().handler = "linear_cross_entropy";
-    put(rule.inputs[0], 0, n);
-    put(rule.inputs[2], 0, n);
-  }
+  const int n =
+      add_factor(rule, "n", tokens, {{rule.inputs[0], 0}, {rule.inputs[2], 0}}, FactorKind::reduce);
+  run_by(rule, n, "linear_cross_entropy");
   const Shape& weight = call.inputs[1].meta.sizes;
   TensorMap input = whole({0, 0});
   if (call.boolean("compute_input_grad", false)) {
@@ -200,13 +183,8 @@ ConcreteRule build_margin(const Call& call, Words words) {
   TensorMap out;
   if (reduction(call) == kNone && self.size() > 1) {
     out = whole({self[0]});
-    if (self[0] != 1) {
-      const int n = add_factor(rule, "n", self[0]);
-      rule.factors.back().nonempty = true;
-      put(rule.inputs[0], 0, n);
-      put(rule.inputs[1], 0, n);
-      put(out, 0, n);
-    }
+    fill(rule,
+         add_factor(rule, "n", self[0], {{rule.inputs[0], 0}, {rule.inputs[1], 0}, {out, 0}}));
   }
   rule.outputs.push_back(std::move(out));
   if (has_word(words, "native")) {

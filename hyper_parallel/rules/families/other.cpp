@@ -1,4 +1,4 @@
-// Rows of no larger family: linear algebra by batch, transforms, grouped products.
+// Rows of no larger family: transforms, grouped products, searches.
 
 #include <algorithm>
 
@@ -24,36 +24,14 @@ ConcreteRule build_grouped(const Call& call, Words) {
                                               : kColumnsByGroup,
                                  call);
   // The kernel reads rows in units of 16 bytes.
-  for (Factor& factor : rule.factors) {
-    if (factor.name == "k" || factor.name == "n") {
+  for (std::string_view letter : {"k", "n"}) {
+    const int f = factor_of_letter(rule, letter);
+    if (f != kNoFactor) {
+      Factor& factor = factor_of(rule, f);
       factor.block = std::max(16 / bytes_of(call.inputs[0].meta.dtype), 1);
       factor.nonempty = true;
     }
   }
-  return rule;
-}
-
-// max_pool2d_with_indices_backward(grad, self, indices): planes pass.
-ConcreteRule build_pool_back(const Call& call, Words) {
-  check_count(call, 3, 3);
-  const Shape& sizes = call.inputs[1].meta.sizes;
-  if (sizes.size() != 3) check_ndim(call, 1, 4);
-  ConcreteRule rule = start(call);
-  TensorMap out = whole(sizes);
-  for (std::size_t d = 0; d + 2 < sizes.size(); ++d) {
-    if (sizes[d] == 1) continue;
-    const int f = add_factor(rule, "d" + std::to_string(d), sizes[d]);
-    rule.factors.back().nonempty = true;
-    for (std::size_t i = 0; i < 3; ++i) {
-      check_ndim(call, i, sizes.size());
-      const std::int64_t size = call.inputs[i].meta.sizes[d];
-      if (size != sizes[d]) throw_sizes(call, i, d, size, sizes[d], "self");
-      put(rule.inputs[i], d, f);
-    }
-    put(out, d, f);
-  }
-  rule.inputs[0].linear = true;
-  rule.outputs.push_back(std::move(out));
   return rule;
 }
 
@@ -63,20 +41,20 @@ ConcreteRule build_transform(const Call& call, Words words) {
   check_count(call, 1, 1);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
-  for (int d : dims_of(call, "dim", static_cast<int>(factors.size()))) {
-    block(rule, factors[static_cast<std::size_t>(d)]);
+  for (std::size_t d : dims_of(call, "dim", factors.size())) {
+    block(rule, factors[d]);
   }
-  for (Factor& factor : rule.factors) factor.nonempty = true;  // the library refuses
+  fill_all(rule);  // the library refuses
   TensorMap out = whole(call.inputs[0].meta.sizes);
   out.dims = rule.inputs[0].dims;
   const std::vector<std::int64_t> dims = call.integers("dim");
   if (!dims.empty() && !words.empty() && !factors.empty()) {
-    const int last = check_dim(call, dims.back(), static_cast<int>(factors.size()));
-    std::int64_t& size = out.sizes[static_cast<std::size_t>(last)];
+    const std::size_t last = check_dim(call, dims.back(), factors.size());
+    std::int64_t& size = out.sizes[last];
     const bool half = words.front() == "half" && call.boolean("onesided", true);
     if (half) size = size / 2 + 1;
     if (words.front() == "real") size = call.integer("last_dim_size", size);
-    if (half || words.front() == "real") out.dims[static_cast<std::size_t>(last)].clear();
+    if (half || words.front() == "real") out.dims[last].clear();
   }
   rule.inputs[0].linear = true;
   rule.outputs.push_back(std::move(out));
@@ -88,9 +66,9 @@ ConcreteRule build_renorm(const Call& call, Words) {
   check_count(call, 1, 1);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
-  const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
-  for (int d = 0; d < static_cast<int>(factors.size()); ++d) {
-    if (d != dim) block(rule, factors[static_cast<std::size_t>(d)]);
+  const std::size_t dim = dim_of(call, "dim", 0, factors.size());
+  for (std::size_t d = 0; d < factors.size(); ++d) {
+    if (d != dim) block(rule, factors[d]);
   }
   TensorMap out = whole(call.inputs[0].meta.sizes);
   out.dims = rule.inputs[0].dims;
@@ -121,22 +99,16 @@ ConcreteRule build_search(const Call& call, Words) {
 }
 
 constexpr Row kRows[] = {
-    {"aten::_fft_c2c", "transform"},
-    {"aten::_fft_c2r", "transform real"},
-    {"aten::_fft_r2c", "transform half"},
-    {"aten::_grouped_mm", "grouped_mm"},
-    {"aten::linalg_cross", "*... d!@dim=-1, *... d!@dim=-1 -> ... d@dim=-1"},
-    {"aten::linalg_solve_triangular", "... n! n!, ... p! q! -> ... p q"},
-    {"aten::max_pool2d_with_indices_backward", "pool_back"},
-    {"aten::renorm", "renorm"},
-    {"aten::searchsorted.Tensor", "searchsorted"},
-    {"aten::trace", "*m! n! -> ()"},
-    {"hyper_parallel::roi_align", "*n! c h! w!, r! q!, ?b! -> r c _=pooled_height _=pooled_width"},
+    {"aten::_fft_c2c", "transform"},      {"aten::_fft_c2r", "transform real"},
+    {"aten::_fft_r2c", "transform half"}, {"aten::_grouped_mm", "grouped_mm"},
+    {"aten::renorm", "renorm"},           {"aten::searchsorted.Tensor", "searchsorted"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
-    {"grouped_mm", build_grouped},  {"pool_back", build_pool_back}, {"renorm", build_renorm},
-    {"searchsorted", build_search}, {"transform", build_transform},
+    {"grouped_mm", build_grouped},
+    {"renorm", build_renorm},
+    {"searchsorted", build_search},
+    {"transform", build_transform},
 };
 
 }  // namespace

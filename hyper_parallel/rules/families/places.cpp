@@ -14,6 +14,7 @@ struct Places {
   ConcreteRule rule;
   TensorMap result;        // [..., rest]
   std::vector<int> taken;  // factors of the first k dims of self
+  std::vector<int> index;  // factors of the dims of index but the last
 };
 
 Places index_places(const Call& call) {
@@ -27,16 +28,13 @@ Places index_places(const Call& call) {
     throw_sizes(call, 1, index.size() - 1, index.back(), static_cast<std::int64_t>(self.size()),
                 "the dims of self");
   for (std::size_t d = 0; d + 1 < index.size(); ++d) {
-    out.result.sizes.push_back(index[d]);
-    out.result.dims.emplace_back();
-    if (index[d] == 1) continue;
-    const int f = add_factor(out.rule, "i" + std::to_string(d), index[d]);
-    put(out.rule.inputs[1], d, f);
-    put(out.result, d, f);
+    add_dim(out.result, index[d]);
+    out.index.push_back(add_factor(out.rule, "i" + std::to_string(d), index[d],
+                                   {{out.rule.inputs[1], d}, {out.result, d}}));
   }
   for (std::size_t d = 0; d < self.size(); ++d) {
     if (d < k) {
-      if (self[d] >= 0) out.taken.push_back(self[d]);
+      out.taken.push_back(self[d]);
       continue;
     }
     out.result.sizes.push_back(call.inputs[0].meta.sizes[d]);
@@ -64,10 +62,8 @@ ConcreteRule build_scatter_nd_add(const Call& call, Words) {
                          .fact("updates", hyper_parallel::to_string(call.inputs[2].meta.sizes))
                          .fact("needed", hyper_parallel::to_string(places.result.sizes)));
   }
-  for (int f : places.taken) rule.factors[static_cast<std::size_t>(f)].handler = "index_write";
-  for (Factor& factor : rule.factors) {
-    if (factor.name.front() == 'i') factor.kind = FactorKind::reduce;
-  }
+  for (int f : places.taken) run_by(rule, f, "index_write");
+  for (int f : places.index) sum_over(rule, f);
   rule.inputs[2].dims = places.result.dims;
   rule.inputs[0].linear = rule.inputs[0].addend = rule.inputs[2].linear = true;
   rule.inputs[2].term = 1;

@@ -32,9 +32,7 @@ void set_linear(ConcreteRule& rule, std::size_t input, int term) {
   rule.inputs[input].term = term;
 }
 
-std::size_t operand_number(std::string_view word) {
-  return static_cast<std::size_t>(word.front() - '0');
-}
+std::size_t operand_number(std::string_view word) { return number_of(word); }
 
 void set_partial(ConcreteRule& rule, const Call& call, Words words) {
   const std::string_view word = words.front();

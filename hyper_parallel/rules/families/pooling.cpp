@@ -10,7 +10,7 @@ namespace {
 // pool N: a window over N spatial dims. `indices`: and where in the input its maximum was.
 ConcreteRule build_pool(const Call& call, Words words) {
   check_count(call, 1, 1);
-  const auto count = static_cast<std::size_t>(words[0].front() - '0');
+  const auto count = number_of(words[0]);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread_image(rule, call, count);
   const std::size_t lead = factors.size() - count;
@@ -47,11 +47,9 @@ ConcreteRule build_pool(const Call& call, Words words) {
 
 // The mean over a whole dim is a sum: each rank has the mean of its part times the part's share.
 void sum_space(ConcreteRule& rule, int factor) {
-  if (factor < 0) return;
-  Factor& f = rule.factors[static_cast<std::size_t>(factor)];
-  f.kind = FactorKind::reduce;
-  f.nonempty = true;
-  f.handler = "halo";
+  sum_over(rule, factor);
+  fill(rule, factor);
+  run_by(rule, factor, "halo");
 }
 
 // resample N: attribute output_size for N spatial dims. Each result element is a weighted sum.
@@ -59,7 +57,7 @@ void sum_space(ConcreteRule& rule, int factor) {
 // second result tells where it was.
 ConcreteRule build_resample(const Call& call, Words words) {
   check_count(call, 1, 2);
-  const auto count = static_cast<std::size_t>(words[0].front() - '0');
+  const auto count = number_of(words[0]);
   ConcreteRule rule = start(call);
   std::vector<int> lead = spread_image(rule, call, count);
   const std::vector<int> space(lead.end() - static_cast<std::ptrdiff_t>(count), lead.end());
@@ -100,6 +98,29 @@ ConcreteRule build_resample(const Call& call, Words words) {
   return rule;
 }
 
+// max_pool2d_with_indices_backward(grad, self, indices): planes pass.
+ConcreteRule build_pool_back(const Call& call, Words) {
+  check_count(call, 3, 3);
+  const Shape& sizes = call.inputs[1].meta.sizes;
+  if (sizes.size() != 3) check_ndim(call, 1, 4);
+  ConcreteRule rule = start(call);
+  TensorMap out = whole(sizes);
+  for (std::size_t d = 0; d + 2 < sizes.size(); ++d) {
+    const int f = add_factor(rule, "d" + std::to_string(d), sizes[d], {{out, d}});
+    if (f == kNoFactor) continue;
+    fill(rule, f);
+    for (std::size_t i = 0; i < 3; ++i) {
+      check_ndim(call, i, sizes.size());
+      const std::int64_t size = call.inputs[i].meta.sizes[d];
+      if (size != sizes[d]) throw_sizes(call, i, d, size, sizes[d], "self");
+      put(rule.inputs[i], d, f);
+    }
+  }
+  rule.inputs[0].linear = true;
+  rule.outputs.push_back(std::move(out));
+  return rule;
+}
+
 constexpr Group kGroups[] = {
     {"pool 1", "avg_pool1d max_pool1d"},
     {"pool 2", "avg_pool2d max_pool2d"},
@@ -126,10 +147,13 @@ constexpr Group kGroups[] = {
 constexpr Row kRows[] = {
     {"aten::grid_sampler_2d", "*n c h! w!, n a b e! -> n c a b"},
     {"aten::grid_sampler_3d", "*n c d! h! w!, n a b g e! -> n c a b g"},
+    {"aten::max_pool2d_with_indices_backward", "pool_back"},
+    {"hyper_parallel::roi_align", "*n! c h! w!, r! q!, ?b! -> r c _=pooled_height _=pooled_width"},
 };
 
 constexpr NamedBuilder kBuilders[] = {
     {"pool", build_pool},
+    {"pool_back", build_pool_back},
     {"resample", build_resample},
 };
 

@@ -14,13 +14,13 @@ ConcreteRule build_dropout(const Call& call, Words words) {
   rule.random = call.boolean("train", false) && !is_number(call, "p", 0);
   // Draws for whole channels, not for elements.
   if (has_word(words, "channels") && rule.random) {
-    for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) block(rule, f);
+    block_all(rule);
   }
   if (has_word(words, "native")) {
     rule.outputs.push_back(rule.outputs[0]);
     rule.inputs[0].linear = false;  // the mask is not partial
     // Of an empty piece the mask has another type.
-    for (Factor& factor : rule.factors) factor.nonempty = true;
+    fill_all(rule);
   }
   return rule;
 }

@@ -21,8 +21,7 @@ ConcreteRule build_recurrent(const Call& call, Words words) {
   const std::size_t batch = cell || call.boolean("batch_first", false) ? 0 : 1;
   ConcreteRule rule = start(call);
   const std::int64_t size = rule.inputs[0].sizes[batch];
-  const int b = size == 1 ? -1 : add_factor(rule, "b", size);
-  put(rule.inputs[0], batch, b);
+  const int b = add_factor(rule, "b", size, {{rule.inputs[0], batch}});
   for (std::size_t i = 1; i <= states; ++i) {
     check_ndim(call, i, cell ? 2 : 3);
     const std::size_t dim = cell ? 0 : 1;

@@ -24,22 +24,19 @@ struct Reduced {
   std::vector<int> factors;  // reduced, none for dims of size 1
 };
 
-Reduced reduce(const Call& call, const std::vector<int>& dims, bool keepdim) {
+Reduced reduce(const Call& call, const std::vector<std::size_t>& dims, bool keepdim) {
   Reduced out;
   out.rule = start(call);
   const std::vector<int> all = spread(out.rule, 0);
   TensorMap result;
   for (std::size_t d = 0; d < all.size(); ++d) {
-    if (std::find(dims.begin(), dims.end(), static_cast<int>(d)) == dims.end()) {
-      result.sizes.push_back(call.inputs[0].meta.sizes[d]);
-      result.dims.emplace_back();
-      put(result, result.dims.size() - 1, all[d]);
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) {
+      add_dim(result, call.inputs[0].meta.sizes[d], all[d]);
       continue;
     }
-    if (all[d] >= 0) out.factors.push_back(all[d]);
+    if (all[d] != kNoFactor) out.factors.push_back(all[d]);
     if (!keepdim) continue;
-    result.sizes.push_back(1);
-    result.dims.emplace_back();
+    add_dim(result, 1);
   }
   out.rule.outputs.push_back(std::move(result));
   return out;
@@ -58,7 +55,7 @@ void set_kind(Reduced& r, std::string_view kind, const Call& call) {
   if ((extreme || kind == "prod") && call.boolean("requires_grad", false)) {
     // Such a P does not cross autograd, so the handler finishes the result.
     for (int f : r.factors) {
-      Factor& factor = r.rule.factors[static_cast<std::size_t>(f)];
+      Factor& factor = factor_of(r.rule, f);
       factor.handler = extreme ? "extreme" : "prod";
       factor.nonempty = extreme;
     }
@@ -67,7 +64,7 @@ void set_kind(Reduced& r, std::string_view kind, const Call& call) {
   if (kind.ends_with("/R")) handler = kind.substr(0, kind.size() - 2);
   if (kind == "mean") handler = "mean";
   for (int f : r.factors) {
-    Factor& factor = r.rule.factors[static_cast<std::size_t>(f)];
+    Factor& factor = factor_of(r.rule, f);
     factor.handler = handler;
     if (kind.ends_with("/R")) continue;  // the result is finished: pass
     factor.kind = FactorKind::reduce;
@@ -85,7 +82,7 @@ void set_kind(Reduced& r, std::string_view kind, const Call& call) {
 
 ConcreteRule build(const Call& call, Words words) {
   check_count(call, 1, 1);
-  const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
+  const std::size_t ndim = call.inputs[0].meta.sizes.size();
   const std::string_view name = words.size() > 1 ? words[1] : "dim";
   Reduced r = reduce(call, dims_of(call, name, ndim), call.boolean("keepdim", false));
   set_kind(r, words.front(), call);
@@ -97,12 +94,12 @@ ConcreteRule build(const Call& call, Words words) {
 // the index counts in the flattened global tensor. Pieces may be empty: handlers have an identity.
 ConcreteRule build_pick(const Call& call, Words words) {
   check_count(call, 1, 1);
-  const int ndim = static_cast<int>(call.inputs[0].meta.sizes.size());
-  std::vector<int> dims = dims_of(call, "dim", ndim);
+  const std::size_t ndim = call.inputs[0].meta.sizes.size();
+  std::vector<std::size_t> dims = dims_of(call, "dim", ndim);
   if (!call.has("dim") && has_word(words, "last") && ndim > 0) dims = {ndim - 1};
   Reduced r = reduce(call, dims, call.boolean("keepdim", false));
   for (int f : r.factors) {
-    Factor& factor = r.rule.factors[static_cast<std::size_t>(f)];
+    Factor& factor = factor_of(r.rule, f);
     if (words.front() == "!") {
       factor.kind = FactorKind::blocked;
     } else {

@@ -2,105 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/build/make.h"
+#include "hyper_parallel/rules/families/own_rows.h"
 #include "hyper_parallel/rules/text/notation.h"
 
 namespace hyper_parallel::rules {
 namespace {
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> out;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (end > at) out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
-// A row ready to meet calls: a builder with its words, or a parsed notation.
-struct Compiled {
-  Builder build = nullptr;
-  std::vector<std::string_view> words;
-  Notation notation;
-};
-
-// Rows that the program registered. Rows live for ever, also those that were replaced: a thread may
-// hold one.
-class OwnRows {
- public:
-  struct Entry {
-    std::string op;
-    std::string spec;
-    Row row{};
-    Compiled compiled;
-  };
-
-  const Row* find(std::string_view op) const {
-    if (count_.load(std::memory_order_acquire) == 0) return nullptr;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto it = current_.find(std::string(op));
-    return it == current_.end() ? nullptr : &it->second->row;
-  }
-
-  const Compiled* compiled(const Row& row) const {
-    if (count_.load(std::memory_order_acquire) == 0) return nullptr;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto it = by_row_.find(&row);
-    return it == by_row_.end() ? nullptr : &it->second->compiled;
-  }
-
-  void add(std::unique_ptr<Entry> entry) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto before = current_.find(entry->op);
-    if (before != current_.end()) {
-      if (before->second->spec == entry->spec) return;
-      throw UsageError(Message("HP-S045", entry->op + " has another rule of the program's already")
-                           .fact("registered", before->second->spec)
-                           .fact("given", entry->spec)
-                           .hint("unregister_rule takes the first away"));
-    }
-    all_.push_back(std::move(entry));
-    const Entry* added = all_.back().get();
-    current_[added->op] = added;
-    by_row_[&added->row] = added;
-    count_.store(all_.size(), std::memory_order_release);
-  }
-
-  bool remove(std::string_view op) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return current_.erase(std::string(op)) > 0;
-  }
-
-  std::vector<std::string> names() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<std::string> out;
-    for (const auto& [name, entry] : current_) out.push_back(name);
-    std::sort(out.begin(), out.end());
-    return out;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::atomic<std::size_t> count_{0};
-  std::deque<std::unique_ptr<Entry>> all_;
-  std::unordered_map<std::string, const Entry*> current_;
-  std::unordered_map<const Row*, const Entry*> by_row_;
-};
-
-OwnRows& own_rows() {
-  static auto* const instance = new OwnRows;
-  return *instance;
-}
 
 class Registry {
  public:

@@ -10,16 +10,17 @@
 namespace hyper_parallel::rules {
 namespace {
 
-// Result dim i is dim from[i] of the operand; -1 a new dim of size 1.
-ConcreteRule take_dims(const Call& call, const std::vector<int>& from, bool view = true) {
+constexpr std::size_t kNewDim = static_cast<std::size_t>(-1);
+
+// Result dim i is dim from[i] of the operand; kNewDim one of size 1.
+ConcreteRule take_dims(const Call& call, const std::vector<std::size_t>& from, bool view = true) {
   check_count(call, 1, 1);
   ConcreteRule rule = start(call);
   spread(rule, 0);
   TensorMap out;
-  for (int d : from) {
-    out.sizes.push_back(d < 0 ? 1 : rule.inputs[0].sizes[static_cast<std::size_t>(d)]);
-    out.dims.push_back(d < 0 ? std::vector<int>{}
-                             : rule.inputs[0].dims[static_cast<std::size_t>(d)]);
+  for (std::size_t d : from) {
+    add_dim(out, d == kNewDim ? 1 : rule.inputs[0].sizes[d]);
+    if (d != kNewDim) out.dims.back() = rule.inputs[0].dims[d];
   }
   rule.inputs[0].linear = true;
   rule.partial = PartialRule::any;
@@ -28,14 +29,14 @@ ConcreteRule take_dims(const Call& call, const std::vector<int>& from, bool view
   return rule;
 }
 
-int ndim_of(const Call& call) {
+std::size_t ndim_of(const Call& call) {
   check_count(call, 1, call.inputs.size());
-  return static_cast<int>(call.inputs[0].meta.sizes.size());
+  return call.inputs[0].meta.sizes.size();
 }
 
-std::vector<int> identity(const Call& call) {
-  std::vector<int> from(static_cast<std::size_t>(ndim_of(call)));
-  std::iota(from.begin(), from.end(), 0);
+std::vector<std::size_t> identity(const Call& call) {
+  std::vector<std::size_t> from(ndim_of(call));
+  std::iota(from.begin(), from.end(), std::size_t{0});
   return from;
 }
 
@@ -44,10 +45,10 @@ ConcreteRule build_same(const Call& call, Words words) {
 }
 
 ConcreteRule build_permute(const Call& call, Words) {
-  const int ndim = ndim_of(call);
-  std::vector<int> from;
+  const std::size_t ndim = ndim_of(call);
+  std::vector<std::size_t> from;
   for (std::int64_t d : call.integers("dims")) from.push_back(check_dim(call, d, ndim));
-  std::vector<int> sorted = from;
+  std::vector<std::size_t> sorted = from;
   std::sort(sorted.begin(), sorted.end());
   if (sorted != identity(call)) {
     throw UsageError(Message(
@@ -58,12 +59,11 @@ ConcreteRule build_permute(const Call& call, Words) {
 
 // transpose: attributes named by the words; t, mT: the last two.
 ConcreteRule build_transpose(const Call& call, Words words) {
-  const int ndim = ndim_of(call);
-  std::vector<int> from = identity(call);
+  const std::size_t ndim = ndim_of(call);
+  std::vector<std::size_t> from = identity(call);
   if (words.size() == 2) {
     if (ndim == 0) return take_dims(call, from);
-    std::swap(from[static_cast<std::size_t>(dim_of(call, words[0], 0, ndim))],
-              from[static_cast<std::size_t>(dim_of(call, words[1], 0, ndim))]);
+    std::swap(from[dim_of(call, words[0], 0, ndim)], from[dim_of(call, words[1], 0, ndim)]);
   } else if (has_word(words, "all")) {
     std::reverse(from.begin(), from.end());
   } else if (ndim >= 2) {
@@ -73,52 +73,52 @@ ConcreteRule build_transpose(const Call& call, Words words) {
 }
 
 ConcreteRule build_unsqueeze(const Call& call, Words) {
-  std::vector<int> from = identity(call);
-  const int at = dim_of(call, "dim", 0, ndim_of(call) + 1);
-  from.insert(from.begin() + at, -1);
+  std::vector<std::size_t> from = identity(call);
+  const std::size_t place = dim_of(call, "dim", 0, ndim_of(call) + 1);
+  from.insert(from.begin() + static_cast<std::ptrdiff_t>(place), kNewDim);
   return take_dims(call, from);
 }
 
 // Trap: a dim that is split to one index a rank looks like one of size 1 to the local op. Where a
 // dim must stay that the op would then drop, handler squeeze drops the right ones.
 ConcreteRule build_squeeze(const Call& call, Words words) {
-  const int ndim = ndim_of(call);
-  const std::vector<int> named =
+  const std::size_t ndim = ndim_of(call);
+  const std::vector<std::size_t> named =
       has_word(words, "all") ? identity(call) : dims_of(call, "dim", ndim);
-  std::vector<int> from;
-  for (int d : identity(call)) {
+  std::vector<std::size_t> from;
+  for (std::size_t d : identity(call)) {
     const bool drop = std::find(named.begin(), named.end(), d) != named.end() &&
-                      call.inputs[0].meta.sizes[static_cast<std::size_t>(d)] == 1;
+                      call.inputs[0].meta.sizes[d] == 1;
     if (!drop) from.push_back(d);
   }
   ConcreteRule rule = take_dims(call, from);
-  for (int d : named) {
-    for (int f : rule.inputs[0].dims[static_cast<std::size_t>(d)]) {
-      rule.factors[static_cast<std::size_t>(f)].handler = "squeeze";
+  for (std::size_t d : named) {
+    for (int f : rule.inputs[0].dims[d]) {
+      run_by(rule, f, "squeeze");
     }
   }
   return rule;
 }
 
 ConcreteRule build_movedim(const Call& call, Words) {
-  const int ndim = ndim_of(call);
+  const std::size_t ndim = ndim_of(call);
   const auto source = call.integers("source");
   const auto destination = call.integers("destination");
   if (source.size() != destination.size()) {
     throw UsageError(Message("HP-S005", call.op + ": source and destination differ in length"));
   }
-  std::vector<int> from(static_cast<std::size_t>(ndim), -1);
+  std::vector<std::size_t> from(ndim, kNewDim);
   std::vector<char> used(from.size(), 0);
   for (std::size_t i = 0; i < source.size(); ++i) {
-    const int s = check_dim(call, source[i], ndim);
-    from[static_cast<std::size_t>(check_dim(call, destination[i], ndim))] = s;
-    used[static_cast<std::size_t>(s)] = 1;
+    const std::size_t s = check_dim(call, source[i], ndim);
+    from[check_dim(call, destination[i], ndim)] = s;
+    used[s] = 1;
   }
-  int next = 0;
-  for (int& f : from) {
-    if (f >= 0) continue;
-    while (used[static_cast<std::size_t>(next)] != 0) ++next;
-    f = next++;
+  std::size_t next = 0;
+  for (std::size_t& d : from) {
+    if (d != kNewDim) continue;
+    while (used[next] != 0) ++next;
+    d = next++;
   }
   return take_dims(call, from);
 }
@@ -142,8 +142,7 @@ ConcreteRule build_expand(const Call& call, Words) {
   TensorMap out = whole(want);
   for (std::size_t d = 0; d < want.size(); ++d) {
     if (want[d] == 1) continue;
-    const int f = add_factor(rule, "d" + std::to_string(d), want[d]);
-    put(out, d, f);
+    const int f = add_factor(rule, "d" + std::to_string(d), want[d], {{out, d}});
     if (d >= lead && have[d - lead] != 1) put(rule.inputs[0], d - lead, f);
   }
   rule.outputs.push_back(std::move(out));
@@ -153,7 +152,7 @@ ConcreteRule build_expand(const Call& call, Words) {
 
 // Pairs of numbers as complex ones and back.
 ConcreteRule build_complex(const Call& call, Words words) {
-  std::vector<int> from = identity(call);
+  std::vector<std::size_t> from = identity(call);
   if (has_word(words, "real")) {
     ConcreteRule rule = take_dims(call, from);
     rule.partial = PartialRule::linear;  // complex numbers have no maximum

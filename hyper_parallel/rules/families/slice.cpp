@@ -15,9 +15,9 @@ ConcreteRule build_slice(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, true);
   const std::vector<int> factors = spread(rule, 0);
   if (factors.empty()) check_ndim(call, 0, 1);
-  const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
+  const std::size_t dim = dim_of(call, "dim", 0, factors.size());
   TensorMap out = like(rule.inputs[0]);
-  std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
+  std::int64_t& size = out.sizes[dim];
   const std::int64_t step = call.integer("step", 1);
   if (step < 1) {
     throw UsageError(Message("HP-S005", call.op + ": step must be at least 1")
@@ -30,10 +30,10 @@ ConcreteRule build_slice(const Call& call, Words) {
   const std::int64_t end = std::max(clamp(call.integer("end", size)), begin);
   if (begin != 0 || end != size || step != 1) {
     size = (end - begin + step - 1) / step;
-    const int f = factors[static_cast<std::size_t>(dim)];
+    const int f = factors[dim];
     if (step == 1 && end > begin && f != kNoFactor) {
-      rule.factors[static_cast<std::size_t>(f)].part = {begin, end};
-      rule.factors[static_cast<std::size_t>(f)].handler = "slice";
+      factor_of(rule, f).part = {begin, end};
+      factor_of(rule, f).handler = "slice";
     } else {
       keep_whole(rule, out, factors, dim);
     }
@@ -47,7 +47,7 @@ ConcreteRule build_slice(const Call& call, Words) {
 ConcreteRule build_slices(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, true);
   const std::vector<int> factors = spread(rule, 0);
-  const int ndim = static_cast<int>(factors.size());
+  const std::size_t ndim = factors.size();
   const auto axes = call.integers("axes");
   const auto starts = call.integers("starts");
   const auto ends = call.integers("ends");
@@ -58,8 +58,8 @@ ConcreteRule build_slices(const Call& call, Words) {
   }
   TensorMap out = like(rule.inputs[0]);
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    const int dim = check_dim(call, axes[i], ndim);
-    std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
+    const std::size_t dim = check_dim(call, axes[i], ndim);
+    std::int64_t& size = out.sizes[dim];
     const auto clamp = [&](std::int64_t at) {
       return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
     };
@@ -73,12 +73,10 @@ ConcreteRule build_slices(const Call& call, Words) {
   auto dropped = dims_of(call, "decrease_axis", ndim);
   if (call.integers("decrease_axis").empty()) dropped.clear();
   for (std::size_t i = dropped.size(); i-- > 0;) {
-    if (out.sizes[static_cast<std::size_t>(dropped[i])] != 1) {
-      throw_sizes(call, 0, static_cast<std::size_t>(dropped[i]),
-                  out.sizes[static_cast<std::size_t>(dropped[i])], 1, "a dropped dim");
+    if (out.sizes[dropped[i]] != 1) {
+      throw_sizes(call, 0, dropped[i], out.sizes[dropped[i]], 1, "a dropped dim");
     }
-    out.sizes.erase(out.sizes.begin() + dropped[i]);
-    out.dims.erase(out.dims.begin() + dropped[i]);
+    drop_dim(out, dropped[i]);
   }
   rule.outputs.push_back(std::move(out));
   return rule;
@@ -88,8 +86,8 @@ ConcreteRule build_select(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, true);
   const std::vector<int> factors = spread(rule, 0);
   if (factors.empty()) check_ndim(call, 0, 1);
-  const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
-  const std::int64_t size = call.inputs[0].meta.sizes[static_cast<std::size_t>(dim)];
+  const std::size_t dim = dim_of(call, "dim", 0, factors.size());
+  const std::int64_t size = call.inputs[0].meta.sizes[dim];
   const std::int64_t index = call.integer("index", 0);
   if (index < -size || index >= size) {
     throw UsageError(Message("HP-S010", call.op + ": index " + std::to_string(index) +
@@ -98,8 +96,7 @@ ConcreteRule build_select(const Call& call, Words) {
   }
   TensorMap out = like(rule.inputs[0]);
   keep_whole(rule, out, factors, dim);
-  out.sizes.erase(out.sizes.begin() + dim);
-  out.dims.erase(out.dims.begin() + dim);
+  drop_dim(out, dim);
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -119,7 +116,7 @@ ConcreteRule build_pad(const Call& call, Words) {
     if (pad[2 * i] == 0 && pad[2 * i + 1] == 0) continue;
     changes = true;
     out.sizes[d] += pad[2 * i] + pad[2 * i + 1];
-    keep_whole(rule, out, factors, static_cast<int>(d));
+    keep_whole(rule, out, factors, d);
   }
   const auto mode = call.attrs.find("mode");
   const auto* name = mode == call.attrs.end() ? nullptr : std::get_if<std::string>(&mode->second);
@@ -136,11 +133,11 @@ ConcreteRule build_pad(const Call& call, Words) {
 ConcreteRule build_moved(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, false);
   const std::vector<int> factors = spread(rule, 0);
-  const int ndim = static_cast<int>(factors.size());
+  const std::size_t ndim = factors.size();
   const bool none = call.op.starts_with("aten::flip") && call.integers("dims").empty();
   TensorMap out = like(rule.inputs[0]);
   if (!none) {
-    for (int d : dims_of(call, "dims", ndim)) keep_whole(rule, out, factors, d);
+    for (std::size_t d : dims_of(call, "dims", ndim)) keep_whole(rule, out, factors, d);
   }
   rule.outputs.push_back(std::move(out));
   return rule;
@@ -152,7 +149,7 @@ ConcreteRule build_triangle(const Call& call, Words) {
   const std::vector<int> factors = spread(rule, 0);
   if (factors.size() < 2) check_ndim(call, 0, 2);
   TensorMap out = like(rule.inputs[0]);
-  for (int d : {1, 2}) keep_whole(rule, out, factors, static_cast<int>(factors.size()) - d);
+  for (std::size_t d : {1, 2}) keep_whole(rule, out, factors, factors.size() - d);
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -175,10 +172,10 @@ ConcreteRule build_narrow(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, false);
   const std::vector<int> factors = spread(rule, 0);
   if (factors.empty()) check_ndim(call, 0, 1);
-  const int dim = dim_of(call, "dim", 0, static_cast<int>(factors.size()));
+  const std::size_t dim = dim_of(call, "dim", 0, factors.size());
   TensorMap out = like(rule.inputs[0]);
   keep_whole(rule, out, factors, dim);
-  out.sizes[static_cast<std::size_t>(dim)] = call.integer("length", 0);
+  out.sizes[dim] = call.integer("length", 0);
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -189,19 +186,20 @@ ConcreteRule build_part(const Call& call, Words words) {
   check_count(call, 2, 2);
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
-  const int ndim = static_cast<int>(factors.size());
+  const std::size_t ndim = factors.size();
   if (ndim == 0) check_ndim(call, 0, 1);
-  std::vector<int> taken = {dim_of(call, has_word(words, "diagonal") ? "dim1" : "dim", 0, ndim)};
+  std::vector<std::size_t> taken = {
+      dim_of(call, has_word(words, "diagonal") ? "dim1" : "dim", 0, ndim)};
   if (has_word(words, "diagonal")) taken.push_back(dim_of(call, "dim2", 1, ndim));
   TensorMap& src = rule.inputs[1];
   std::size_t next = 0;
-  for (int d = 0; d < ndim; ++d) {
-    const int f = factors[static_cast<std::size_t>(d)];
+  for (std::size_t d = 0; d < ndim; ++d) {
+    const int f = factors[d];
     if (std::find(taken.begin(), taken.end(), d) != taken.end()) {
       block(rule, f);
       if (has_word(words, "slice")) ++next;
     } else if (next < src.sizes.size()) {
-      if (src.sizes[next] == rule.inputs[0].sizes[static_cast<std::size_t>(d)]) {
+      if (src.sizes[next] == rule.inputs[0].sizes[d]) {
         put(src, next, f);
       }
       ++next;
@@ -219,11 +217,10 @@ ConcreteRule build_rot90(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, false);
   const std::vector<int> factors = spread(rule, 0);
   TensorMap out = like(rule.inputs[0]);
-  const std::vector<int> dims = dims_of(call, "dims", static_cast<int>(factors.size()));
-  for (int d : dims) keep_whole(rule, out, factors, d);
+  const std::vector<std::size_t> dims = dims_of(call, "dims", factors.size());
+  for (std::size_t d : dims) keep_whole(rule, out, factors, d);
   if (call.integer("k", 1) % 2 != 0 && dims.size() == 2) {
-    std::swap(out.sizes[static_cast<std::size_t>(dims[0])],
-              out.sizes[static_cast<std::size_t>(dims[1])]);
+    std::swap(out.sizes[dims[0]], out.sizes[dims[1]]);
   }
   rule.outputs.push_back(std::move(out));
   return rule;

@@ -23,11 +23,10 @@ ConcreteRule build_norm(const Call& call, Words words) {
   const std::vector<int> factors = spread(rule, 0);
   for (std::size_t d = 0; d < row.size(); ++d) {
     const int f = factors[lead + d];
-    if (f < 0) continue;
     if (words.front() == "!") {
       block(rule, f);
     } else {
-      rule.factors[static_cast<std::size_t>(f)].handler = words.front();
+      run_by(rule, f, words.front());
     }
   }
   for (std::size_t i = 1; i < call.inputs.size(); ++i) {
@@ -85,13 +84,9 @@ ConcreteRule build_batch_norm(const Call& call, Words words) {
   ConcreteRule rule = start(call);
   const std::vector<int> factors = spread(rule, 0);
   const bool own = has_word(words, "train") || call.boolean("training", false);
-  if (factors.size() > 1 && factors[1] >= 0) {
-    rule.factors[static_cast<std::size_t>(factors[1])].nonempty = true;
-  }
+  if (factors.size() > 1) fill(rule, factors[1]);
   for (std::size_t d = 0; own && d < factors.size(); ++d) {
-    if (d != 1 && factors[d] >= 0) {
-      rule.factors[static_cast<std::size_t>(factors[d])].handler = "batch_norm";
-    }
+    if (d != 1) run_by(rule, factors[d], "batch_norm");
   }
   for (std::size_t i = 1; i < call.inputs.size() && factors.size() > 1; ++i) {
     if (call.inputs[i].present && rule.inputs[i].sizes.size() == 1) {
@@ -103,7 +98,7 @@ ConcreteRule build_batch_norm(const Call& call, Words words) {
   rule.outputs.push_back(std::move(out));
   if (has_word(words, "saved")) {
     if (factors.size() < 2) check_ndim(call, 0, 2);
-    for (Factor& factor : rule.factors) factor.nonempty = true;  // torch divides by the count
+    fill_all(rule);  // torch divides by the count
     TensorMap statistics = whole({own ? call.inputs[0].meta.sizes[1] : 0});
     if (own) put(statistics, 0, factors[1]);
     rule.outputs.insert(rule.outputs.end(), 2, statistics);

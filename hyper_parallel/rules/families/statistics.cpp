@@ -41,10 +41,8 @@ ConcreteRule build_batch_norm(const Call& call, Words) {
   const std::vector<int> factors = start_norm(rule, call);
   const bool training = call.boolean("training", false);
   for (std::size_t d = 0; d < factors.size(); ++d) {
-    if (factors[d] < 0) continue;
-    Factor& factor = rule.factors[static_cast<std::size_t>(factors[d])];
-    if (d == 1) factor.nonempty = true;
-    if (d != 1 && training) factor.handler = "batch_norm";
+    if (d == 1) fill(rule, factors[d]);
+    if (d != 1 && training) run_by(rule, factors[d], "batch_norm");
   }
   put_channels(rule, call, factors[1]);
   rule.outputs.push_back(like(rule.inputs[0]));

@@ -17,7 +17,7 @@ ConcreteRule build_repeat(const Call& call, Words) {
   const std::size_t lead = times.size() - factors.size();
   TensorMap out = whole(times);
   for (std::size_t d = 0; d < times.size(); ++d) {
-    if (times[d] != 1 && d >= lead && factors[d - lead] >= 0) {
+    if (times[d] != 1 && d >= lead && factors[d - lead] != kNoFactor) {
       put(out, d, add_factor(rule, "r", times[d], FactorKind::blocked));
     }
     if (d < lead) continue;
@@ -37,7 +37,7 @@ ConcreteRule build_interleave(const Call& call, Words) {
   TensorMap out = like(rule.inputs[0]);
   std::size_t dim = 0;
   if (call.has("dim") && !factors.empty()) {
-    dim = static_cast<std::size_t>(dim_of(call, "dim", 0, static_cast<int>(factors.size())));
+    dim = dim_of(call, "dim", 0, factors.size());
   } else {
     out = whole({product(out.sizes)});
     for (int f : factors) put(out, 0, f);
@@ -58,17 +58,15 @@ ConcreteRule build_unfold(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, true);
   const std::vector<int> factors = spread(rule, 0);
   if (factors.empty()) check_ndim(call, 0, 1);
-  const int dim = dim_of(call, "dimension", 0, static_cast<int>(factors.size()));
+  const std::size_t dim = dim_of(call, "dimension", 0, factors.size());
   TensorMap out = like(rule.inputs[0]);
   keep_whole(rule, out, factors, dim);
-  std::int64_t& size = out.sizes[static_cast<std::size_t>(dim)];
+  std::int64_t& size = out.sizes[dim];
   const std::int64_t window = call.integer("size", 1);
   const std::int64_t step = std::max<std::int64_t>(call.integer("step", 1), 1);
-  if (window > size)
-    throw_sizes(call, 0, static_cast<std::size_t>(dim), size, window, "the window");
+  if (window > size) throw_sizes(call, 0, dim, size, window, "the window");
   size = (size - window) / step + 1;
-  out.sizes.push_back(window);
-  out.dims.emplace_back();
+  add_dim(out, window);
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -81,16 +79,16 @@ ConcreteRule build_unfold_back(const Call& call, Words) {
   const std::vector<int> factors = spread(rule, 0);
   const Shape sizes = call.integers("input_sizes");
   check_ndim(call, 0, sizes.size() + 1);
-  const int dim = dim_of(call, "dim", 0, static_cast<int>(sizes.size()));
+  const std::size_t dim = dim_of(call, "dim", 0, sizes.size());
   TensorMap out = whole(sizes);
   for (std::size_t d = 0; d < sizes.size(); ++d) {
-    if (static_cast<int>(d) == dim) continue;
+    if (d == dim) continue;
     if (rule.inputs[0].sizes[d] != sizes[d]) {
       throw_sizes(call, 0, d, rule.inputs[0].sizes[d], sizes[d], "input_sizes");
     }
     put(out, d, factors[d]);
   }
-  block(rule, factors[static_cast<std::size_t>(dim)]);
+  block(rule, factors[dim]);
   block(rule, factors.back());
   rule.rewrites.push_back({Rewrite::Kind::local_shape, "input_sizes", 0, 0});
   rule.outputs.push_back(std::move(out));
@@ -101,26 +99,24 @@ ConcreteRule build_unfold_back(const Call& call, Words) {
 ConcreteRule build_diagonal(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, true);
   const std::vector<int> factors = spread(rule, 0);
-  const int ndim = static_cast<int>(factors.size());
+  const std::size_t ndim = factors.size();
   if (ndim < 2) check_ndim(call, 0, 2);
-  const int a = dim_of(call, "dim1", 0, ndim);
-  const int b = dim_of(call, "dim2", 1, ndim);
+  const std::size_t a = dim_of(call, "dim1", 0, ndim);
+  const std::size_t b = dim_of(call, "dim2", 1, ndim);
   const std::int64_t offset = call.integer("offset", 0);
   const Shape& sizes = rule.inputs[0].sizes;
-  const std::int64_t length =
-      std::min(sizes[static_cast<std::size_t>(a)] + std::min<std::int64_t>(offset, 0),
-               sizes[static_cast<std::size_t>(b)] - std::max<std::int64_t>(offset, 0));
+  const std::int64_t length = std::min(sizes[a] + std::min<std::int64_t>(offset, 0),
+                                       sizes[b] - std::max<std::int64_t>(offset, 0));
   TensorMap out;
-  for (int d = 0; d < ndim; ++d) {
+  for (std::size_t d = 0; d < ndim; ++d) {
     if (d == a || d == b) {
-      block(rule, factors[static_cast<std::size_t>(d)]);
+      block(rule, factors[d]);
       continue;
     }
-    out.sizes.push_back(sizes[static_cast<std::size_t>(d)]);
-    out.dims.push_back(rule.inputs[0].dims[static_cast<std::size_t>(d)]);
+    out.sizes.push_back(sizes[d]);
+    out.dims.push_back(rule.inputs[0].dims[d]);
   }
-  out.sizes.push_back(std::max<std::int64_t>(length, 0));
-  out.dims.emplace_back();
+  add_dim(out, std::max<std::int64_t>(length, 0));
   rule.outputs.push_back(std::move(out));
   return rule;
 }
@@ -129,16 +125,16 @@ ConcreteRule build_diagonal(const Call& call, Words) {
 ConcreteRule build_diag_embed(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, false);
   const std::vector<int> factors = spread(rule, 0);
-  const int ndim = static_cast<int>(factors.size()) + 1;
+  const std::size_t ndim = factors.size() + 1;
   if (ndim < 2) check_ndim(call, 0, 1);
   block(rule, factors.back());
-  const int a = dim_of(call, "dim1", -2, ndim);
-  const int b = dim_of(call, "dim2", -1, ndim);
+  const std::size_t a = dim_of(call, "dim1", -2, ndim);
+  const std::size_t b = dim_of(call, "dim2", -1, ndim);
   const std::int64_t offset = call.integer("offset", 0);
   const std::int64_t size = rule.inputs[0].sizes.back() + (offset < 0 ? -offset : offset);
   TensorMap out;
   std::size_t next = 0;
-  for (int d = 0; d < ndim; ++d) {
+  for (std::size_t d = 0; d < ndim; ++d) {
     const bool made = d == a || d == b;
     out.sizes.push_back(made ? size : rule.inputs[0].sizes[next]);
     out.dims.push_back(made ? std::vector<int>{} : rule.inputs[0].dims[next]);

@@ -17,8 +17,7 @@ namespace hyper_parallel::rules {
 namespace {
 
 void add_blocked(ConcreteRule& rule, TensorMap& map, std::size_t dim, std::int64_t size) {
-  if (size == 1) return;
-  put(map, dim, add_factor(rule, "rest", size, FactorKind::blocked));
+  add_factor(rule, "rest", size, {{map, dim}}, FactorKind::blocked);
 }
 
 // Walks both shapes from the left, taking the largest factor that both current dims still have.
@@ -33,9 +32,8 @@ void factorise(ConcreteRule& rule, TensorMap& in, TensorMap& out) {
     if (left == 1 || right == 1) return;
     const std::int64_t common = std::gcd(left, right);
     if (common > 1) {
-      const int f = add_factor(rule, "d" + std::to_string(rule.factors.size()), common);
-      put(in, i - 1, f);
-      put(out, o - 1, f);
+      add_factor(rule, "d" + std::to_string(rule.factors.size()), common,
+                 {{in, i - 1}, {out, o - 1}});
     }
     left /= common;
     right /= common;
@@ -63,9 +61,7 @@ void match_leading(ConcreteRule& rule, TensorMap& in, TensorMap& out) {
   for (std::size_t d = 0; d < std::min(in.sizes.size(), out.sizes.size()); ++d) {
     if (in.sizes[d] != out.sizes[d]) return;
     if (in.sizes[d] == 1) continue;
-    const int f = add_factor(rule, "d" + std::to_string(d), in.sizes[d]);
-    put(in, d, f);
-    put(out, d, f);
+    add_factor(rule, "d" + std::to_string(d), in.sizes[d], {{in, d}, {out, d}});
   }
 }
 
@@ -104,14 +100,13 @@ ConcreteRule build_view(const Call& call, Words words) {
 ConcreteRule build_flatten(const Call& call, Words) {
   check_count(call, 1, 1);
   const Shape& sizes = call.inputs[0].meta.sizes;
-  const int ndim = static_cast<int>(sizes.size());
+  const std::size_t ndim = sizes.size();
   if (ndim == 0) return view_rule(call, {1});
-  const int first = dim_of(call, "start_dim", 0, ndim);
-  const int last = dim_of(call, "end_dim", -1, ndim);
-  Shape out(sizes.begin(), sizes.begin() + first);
-  out.push_back(product(std::span(sizes).subspan(static_cast<std::size_t>(first),
-                                                 static_cast<std::size_t>(last - first + 1))));
-  out.insert(out.end(), sizes.begin() + last + 1, sizes.end());
+  const std::size_t first = dim_of(call, "start_dim", 0, ndim);
+  const std::size_t last = dim_of(call, "end_dim", -1, ndim);
+  Shape out(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(first));
+  out.push_back(product(std::span(sizes).subspan(first, last - first + 1)));
+  out.insert(out.end(), sizes.begin() + static_cast<std::ptrdiff_t>(last + 1), sizes.end());
   return view_rule(call, std::move(out));
 }
 

@@ -282,7 +282,7 @@ ConcreteRule unsqueeze(Adapter& call) {
   check_count(call.theirs, 1, 1);
   Shape shape = call.sizes(0);
   for (std::int64_t axis : call.list("axis")) {
-    const int at = check_dim(call.theirs, axis, static_cast<int>(shape.size()) + 1);
+    const int at = check_dim(call.theirs, axis, shape.size() + 1);
     shape.insert(shape.begin() + at, 1);
   }
   set(call, "shape", std::move(shape));

@@ -276,4 +276,11 @@ ConcreteRule concretize(const Notation& notation, const Call& call) {
   return Binder(notation, call).run();
 }
 
+int factor_of_letter(const ConcreteRule& rule, std::string_view letter) {
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    if (rule.factors[f].name == letter) return static_cast<int>(f);
+  }
+  return kNoFactor;
+}
+
 }  // namespace hyper_parallel::rules

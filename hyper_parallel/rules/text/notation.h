@@ -84,4 +84,7 @@ Notation parse_sized(std::string_view text);
 /// of operands, HP-S002 sizes, HP-S003 number of dims, HP-S004 dim out of range.
 ConcreteRule concretize(const Notation& notation, const Call& call);
 
+/// The factor that a letter became in such a rule; kNoFactor for size 1, or if no operand has it.
+int factor_of_letter(const ConcreteRule& rule, std::string_view letter);
+
 }  // namespace hyper_parallel::rules

@@ -103,7 +103,8 @@ def _code(*texts: str) -> str:
 def _sized(op: str, rule: str) -> str:
     """The rule of a row's sample call; of an op on lists that of the first element."""
     operands, _, attrs = sample(op, rule).partition("|")
-    return strategies(op, parse_inputs(operands), parse_attrs(attrs)).sized.splitlines()[0]
+    lines = strategies(op, parse_inputs(operands), parse_attrs(attrs)).sized.splitlines()
+    return next(line for line in lines if not line.startswith("handler "))
 
 
 def markdown() -> str:

@@ -68,6 +68,13 @@ TEST_SUITE("AttentionRules") {
                {"f32[2, 4, 16, 8] S(2)", "f32[2, 4, 16, 8] R", "f32[2, 4, 16, 8] R"}) ==
           "S(2), P(sum), P(sum)");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("hyper_parallel::rope", {"f32[2, 8, 4, 16]", "f32[2, 8, 4, 16]", "-",
+                                           "f32[1, 8, 1, 16]", "f32[1, 8, 1, 16]"}) ==
+          "*d0 d1 d2 d3!, *1 d0 d1 d2 d3, -, _ d1 _ _=16, _ d1 _ _=16 -> d0 d1 d2 d3, d0 d1 d2 d3, "
+          "- {d0=2, d1=8, d2=4, d3=16}");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

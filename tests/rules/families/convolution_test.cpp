@@ -148,6 +148,37 @@ TEST_SUITE("ConvolutionRules") {
           "S(2) -> S(2; block=2)");
     CHECK(forward("aten::pixel_shuffle", "x=2", {"f32[3, 8, 4, 6] S(2)"}, two) == "S(2) -> S(2)");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::conv2d", {"f32[8, 4, 16, 16]", "f32[6, 4, 3, 3]", "f32[6]"}) ==
+          "*d0 ci d2~halo=16 d3~halo=16, *co ci _=3 _=3, +co -> d0 co d2 d3 {d0=8, ci=4 nonempty, "
+          "d2=14 plain window(16 -> 14 kernel=3), d3=14 plain window(16 -> 14 kernel=3), co=6 "
+          "nonempty}");
+    CHECK(printed("aten::conv_transpose2d.input",
+                  {"f32[8, 4, 16, 16]", "f32[4, 6, 3, 3]", "f32[6]"}) ==
+          "*d0 ci d2~halo d3~halo, *ci co _=3 _=3, +co -> d0 co d2=18 d3=18 {d0=8, ci=4 nonempty, "
+          "d2=16 plain window(16 -> 18 kernel=3 transposed), d3=16 plain window(16 -> 18 kernel=3 "
+          "transposed), co=6 nonempty}");
+    CHECK(printed("aten::im2col", {"f32[8, 4, 6, 6]"},
+                  {{"kernel_size", Ints{2, 2}},
+                   {"dilation", Ints{1, 1}},
+                   {"padding", Ints{0, 0}},
+                   {"stride", Ints{2, 2}}}) ==
+          "*n c _=6 _=6 -> n (c w!) _=9 {n=8 nonempty, c=4 nonempty, w=4}");
+    CHECK(printed("aten::col2im", {"f32[8, 16, 9]"},
+                  {{"output_size", Ints{6, 6}},
+                   {"kernel_size", Ints{2, 2}},
+                   {"dilation", Ints{1, 1}},
+                   {"padding", Ints{0, 0}},
+                   {"stride", Ints{2, 2}}}) ==
+          "*n (c w!) _=9 -> n c _=6 _=6 {n=8 nonempty, c=4 nonempty, w=4}");
+    CHECK(printed("aten::pixel_unshuffle", {"f32[8, 4, 6, 6]"},
+                  {{"downscale_factor", std::int64_t{2}}}) ==
+          "*d0 c (h r!) (w r_2!) -> d0 (c r r_2) h w {d0=8 nonempty, c=4 nonempty, h=3 nonempty, "
+          "w=3 nonempty, r=2, r_2=2}; any");
+    CHECK(printed("aten::channel_shuffle", {"f32[8, 4, 6, 6]"}, {{"groups", std::int64_t{2}}}) ==
+          "*d0 d1! d2 d3 -> d0 d1 d2 d3 {d0=8, d1=4, d2=6, d3=6}; any");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -37,6 +37,16 @@ TEST_SUITE("EmbeddingRules") {
     CHECK(answer(inference) == "R -> R");
     CHECK(inference.dynamic);
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::embedding", {"f32[100, 16]", "i64[2, 8]"}) ==
+          "*v~embedding d, d0 d1 -> d0 d1 d {d0=2, d1=8, v=100, d=16}");
+    CHECK(printed("aten::embedding_bag", {"f32[100, 16]", "i64[32]", "i64[8]"}) ==
+          "*v~embedding_bag d1, _=32, b~embedding_bag -> b d1, _=0, _=0, _=0 {v=100, d1=16, b=8}; "
+          "handler embedding_bag");
+    CHECK(printed("aten::one_hot", {"i64[8]"}, {{"num_classes", std::int64_t{4}}}) ==
+          "d0 -> d0 _=4 {d0=8}");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -41,6 +41,14 @@ TEST_SUITE("FactoryRules") {
           "P(sum), P(sum) -> P(sum)");
     CHECK(forward("aten::copy_", "x=2", {"!f32[8, 6] S(1)", "f32[8, 6]"}) == "S(1), S(1) -> S(1)");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::zeros_like", {"f32[8, 16]"}) == "#d0 d1 -> d0 d1 {d0=8, d1=16}");
+    CHECK(printed("aten::new_zeros", {"f32[8, 16]"}, {{"size", Ints{8, 16}}}) ==
+          "#d0 d1 -> d0 d1 {d0=8, d1=16}; size:=shape 0");
+    CHECK(printed("aten::copy", {"f32[8, 16]", "f32[8, 16]"}) ==
+          "d0 d1, *d0 d1 -> d0 d1 {d0=8, d1=16}; any");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

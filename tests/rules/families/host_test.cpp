@@ -23,6 +23,13 @@ TEST_SUITE("HostRules") {
                        {{"dim", std::int64_t{0}}}) == "[-1, 6]");
     CHECK(forward("aten::masked_select", "x=2", {"f32[8] S(0)", "bool[8] S(0)"}) == "R, R -> R");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::nonzero", {"f32[8, 16]"}) == "_=8 _=16 -> _=? _=2; dynamic");
+    CHECK(printed("hyper_parallel::unique", {"i64[8, 16]"}) ==
+          "_=8 _=16 -> _=?, _=?, _=128, _=?; dynamic");
+    CHECK(printed("aten::masked_select", {"f32[8]", "bool[8]"}) == "_=8, _=8 -> _=?; dynamic");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

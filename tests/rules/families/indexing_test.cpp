@@ -90,6 +90,21 @@ TEST_SUITE("IndexingRules") {
     CHECK(forward("aten::isin.Tensor_Tensor", "x=2", {"i64[8] S(0)", "i64[3] S(0)"}) ==
           "S(0), R -> S(0)");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::gather", {"f32[8, 16]", "i64[8, 4]"}, {{"dim", std::int64_t{1}}}) ==
+          "*d0 d1~gather, d0 i1 -> d0 i1 {d0=8, d1=16, i1=4}; any");
+    CHECK(printed("aten::index_select", {"f32[8, 16]", "i64[4]"}, {{"dim", std::int64_t{0}}}) ==
+          "*v~index_select d0, i -> i d0 {d0=16, v=8, i=4}; any");
+    CHECK(printed("aten::index.Tensor", {"f32[8, 16]", "i64[4]"}) ==
+          "*d0~index d1, i0 -> i0 d1 {d0=8, d1=16, i0=4}; any");
+    CHECK(printed("aten::_unsafe_masked_index", {"f32[8, 16]", "bool[4, 1]", "i64[4]"},
+                  {{"fill", std::int64_t{0}}}) ==
+          "*d0! d1, i0 _, i0 -> i0 d1 {d0=8, d1=16, i0=4}; any");
+    CHECK(printed("aten::take", {"f32[8, 16]", "i64[4]"}) == "*_=8 _=16, d0 -> d0 {d0=4}; any");
+    CHECK(printed("hyper_parallel::gather_nd", {"f32[8, 4, 16]", "i64[6, 2]"}) ==
+          "*d0! d1! d2, i0 _=2 -> i0 d2 {d0=8, d1=4, d2=16, i0=6}; any");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

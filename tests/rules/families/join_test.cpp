@@ -81,6 +81,27 @@ TEST_SUITE("JoinRules") {
                     {{"split_sizes", Ints{2, 2}}, {"dim", std::int64_t{0}}});
           }).starts_with("[HP-S009] aten::split_with_sizes: the pieces sum to 4"));
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::cat", {"{f32[8, 16]; f32[4, 16]}"}) ==
+          "*p=8 d1, *1 p d1 -> p=8|4 d1 {d1=16, p=4 plain}; any");
+    CHECK(printed("aten::block_diag", {"{f32[8, 16]; f32[4, 8]}"}) ==
+          "*r=8 c=16, *1 r c -> r=8|4 c=16|8 {r=4 plain, c=8 plain}; any");
+    CHECK(printed("aten::_chunk_cat", {"{f32[8, 16]; f32[8, 4]}"},
+                  {{"dim", std::int64_t{1}}, {"num_chunks", std::int64_t{2}}}) ==
+          "*d0 _=16, *1 d0 _=4 -> d0 _=2 _=10 {d0=8}; any, filled");
+    CHECK(printed("aten::stack", {"{f32[8, 16]; f32[8, 16]}"}) ==
+          "*d0 d1, *1 d0 d1 -> _=2 d0 d1 {d0=8, d1=16}; any");
+    CHECK(
+        printed("aten::split.sizes", {"f32[8, 16]"}, {{"split_sizes", Ints{2, 6}}}) ==
+        "*p=2|6 d1 -> p d1, p=6 d1 {d1=16, p=2 nonempty plain}; any, view, split_sizes:=lengths 0");
+    CHECK(printed("aten::chunk", {"f32[8, 16]"}, {{"chunks", std::int64_t{2}}}) ==
+          "*p=4|4 d1 -> p d1, p d1 {d1=16, p=4 nonempty plain}; any, view");
+    CHECK(printed("aten::unbind.int", {"f32[2, 16]"}) ==
+          "*d0! d1 -> d1, d1 {d0=2, d1=16}; any, view");
+    CHECK(printed("aten::glu", {"f32[8, 16]"}, {{"dim", std::int64_t{1}}}) ==
+          "d0 p=8|8 -> d0 p {d0=8, p=8 plain}; any");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -34,6 +34,20 @@ TEST_SUITE("LinalgRules") {
             result_sizes("aten::cholesky_solve", {"f32[2, 3, 1]", "f32[4, 3, 3]"});
           }).starts_with("[HP-S002]"));
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::_linalg_svd", {"f32[4, 8, 6]"}) ==
+          "d0 _=8 _=6 -> d0 _=8 _=6, d0 _=6, d0 _=6 _=6 {d0=4}; filled");
+    CHECK(printed("aten::linalg_qr", {"f32[4, 8, 6]"}) ==
+          "d0 _=8 _=6 -> d0 _=8 _=6, d0 _=6 _=6 {d0=4}; filled");
+    CHECK(printed("aten::_linalg_solve_ex", {"f32[4, 8, 8]", "f32[4, 8, 3]"}) ==
+          "d0 _=8 _=8, d0 _=8 _=3 -> d0 _=8 _=3, d0 _=8 _=8, d0 _=8, d0 {d0=4}; filled");
+    CHECK(printed("aten::linalg_lstsq", {"f32[4, 8, 6]", "f32[4, 8, 3]"}) ==
+          "_=4 _=8 _=6, _=4 _=8 _=3 -> _=? _=? _=?, _=?, _=?, _=?; dynamic");
+    CHECK(printed("aten::trace", {"f32[8, 32]"}) == "*m! n! -> () {m=8, n=32}");
+    CHECK(printed("aten::linalg_cross", {"f32[8, 16]", "f32[8, 16]"},
+                  {{"dim", std::int64_t{-1}}}) == "*d0 d!, *d0 d -> d0 d {d0=8, d=16}");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -58,6 +58,27 @@ TEST_SUITE("LossRules") {
             .starts_with("[HP-S002] aten::cross_entropy_loss: operand \"arg1\": dim 0 has size 31, "
                          "self has 32"));
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::cross_entropy_loss", {"f32[8, 100]", "i64[8]"},
+                  {{"reduction", std::int64_t{2}}}) ==
+          "d0~cross_entropy c~cross_entropy, d0 -> () {d0=8, c=100}");
+    CHECK(printed("aten::nll_loss", {"f32[8, 100]", "i64[8]"}, {{"reduction", std::int64_t{2}}}) ==
+          "*d0~nll_loss c~nll_loss, d0 -> () {d0=8, c=100}");
+    CHECK(printed("aten::mse_loss", {"f32[8, 16]", "f32[8, 16]"},
+                  {{"reduction", std::int64_t{2}}}) == "d0 d1, d0 d1 -> () {d0=8, d1=16}");
+    CHECK(printed("hyper_parallel::cross_entropy_with_softmax", {"f32[8, 100]", "i64[8, 1]"}) ==
+          "d0 c~softmax_cross_entropy, d0 _ -> d0 c, d0 _ {d0=8, c=100}");
+    CHECK(printed("hyper_parallel::label_smooth", {"f32[8, 16]"}) ==
+          "d0 d1~label_smooth -> d0 d1 {d0=8, d1=16}");
+    CHECK(printed("aten::ctc_loss.IntList", {"f32[12, 8, 16]", "i64[8, 4]"},
+                  {{"reduction", std::int64_t{2}}}) == "_=12 n~ctc_loss _=16, n _=4 -> () {n=8}");
+    CHECK(printed("torch_nn::_linear_cross_entropy_batch_chunked",
+                  {"f32[8, 16]", "f32[100, 16]", "i64[8]"}, {{"reduction", std::string("sum")}}) ==
+          "n~linear_cross_entropy _=16, _=100 _=16, n -> (), _=0 _=0, _=0 _=0, _=0 {n=8}");
+    CHECK(printed("aten::multi_margin_loss", {"f32[8, 16]", "i64[8]"},
+                  {{"reduction", std::int64_t{2}}}) == "_=8 _=16, _=8 -> ()");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -100,6 +100,19 @@ TEST_SUITE("MatmulRules") {
                {"f32[2, 8, 32] S(0) S(2)", "f32[16, 32] R S(1)", "f32[16] R R"}) ==
           "S(0) S(2), P(sum) S(1), P(sum) P(sum)");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::addmm", {"f32[8, 32]", "f32[8, 16]", "f32[16, 32]"}) ==
+          "+m n, *m k, *k n -> m n {m=8, n=32, k=16}");
+    CHECK(printed("aten::matmul", {"f32[4, 8, 16]", "f32[16, 32]"}) ==
+          "*d0 m k, *k n -> d0 m n {d0=4, m=8, k=16, n=32}");
+    CHECK(printed("aten::einsum", {"{f32[8, 16]; f32[16, 4]}"},
+                  {{"equation", std::string("mk,kn->mn")}}) ==
+          "*m k, *k n -> m n {m=8, k=16, n=4}");
+    CHECK(printed("aten::bilinear", {"f32[8, 8]", "f32[8, 8]", "f32[8, 8, 8]", "f32[8]"}) ==
+          "*d0 i, *d0 j, *o i j, +o -> d0 o {d0=8, i=8 nonempty, j=8 nonempty, o=8 nonempty}");
+    CHECK(printed("aten::_pdist_forward", {"f32[8, 16]"}) == "_=8 _=16 -> _=28");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

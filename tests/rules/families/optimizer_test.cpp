@@ -62,6 +62,12 @@ TEST_SUITE("ListOpRules") {
     CHECK(forward("aten::addcmul_", "x=2", {"!f32[8] S(0)", "f32[8] P(sum)", "f32[8] P(sum)"}) ==
           "S(0), S(0), S(0) -> S(0)");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::_foreach_add.List", {"{f32[8, 16]; f32[4]}", "{f32[8, 16]; f32[4]}"}) ==
+          "[0 2 -> 0] *d0 d1, *1 d0 d1 -> d0 d1 {d0=8, d1=16}\n"
+          "[1 3 -> 1] *d0, *1 d0 -> d0 {d0=4}");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

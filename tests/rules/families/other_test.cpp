@@ -48,6 +48,18 @@ TEST_SUITE("OtherRules") {
                   {"f32[16, 8] S(1)", "f32[4, 8, 6] S(1)", "i32[4]", "-"}) ==
           "S(1), S(1), R, - -> P(sum)");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::_fft_r2c", {"f32[8, 16]"}, {{"dim", Ints{1}}}) ==
+          "*d0 d1! -> d0 _=9 {d0=8, d1=16}; filled");
+    CHECK(printed("aten::_grouped_mm", {"f32[16, 8]", "f32[4, 8, 16]", "i32[4]"}) ==
+          "*t! k, *e! k n, e -> t n {t=16, k=8 block=4 nonempty, e=4, n=16 block=4 nonempty}");
+    CHECK(printed("aten::renorm", {"f32[8, 16]"},
+                  {{"p", 2.0}, {"dim", std::int64_t{0}}, {"maxnorm", 1.0}}) ==
+          "d0 d1! -> d0 d1 {d0=8, d1=16}");
+    CHECK(printed("aten::searchsorted.Tensor", {"f32[8, 16]", "f32[8, 4]"}) ==
+          "d0 _=16, d0 d1 -> d0 d1 {d0=8, d1=4}");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

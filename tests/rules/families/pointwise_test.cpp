@@ -45,6 +45,20 @@ TEST_SUITE("PointwiseRules") {
     CHECK(rule(call("aten::real", "x=2", {"c64[8]"})).aliases);
     CHECK_FALSE(rule(call("aten::neg", "x=2", {"f32[8]"})).aliases);
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::relu", {"f32[8, 16]"}) == "*d0 d1 -> d0 d1 {d0=8, d1=16}; monotone");
+    CHECK(printed("aten::add.Tensor", {"f32[8, 16]", "f32[8, 16]"}) ==
+          "*d0 d1, *1 d0 d1 -> d0 d1 {d0=8, d1=16}");
+    CHECK(printed("aten::mul.Tensor", {"f32[8, 16]", "f32[8, 16]"}) ==
+          "*d0 d1, *d0 d1 -> d0 d1 {d0=8, d1=16}");
+    CHECK(printed("aten::addcmul", {"f32[8, 16]", "f32[8, 16]", "f32[8, 16]"}) ==
+          "*d0 d1, *1 d0 d1, *1 d0 d1 -> d0 d1 {d0=8, d1=16}");
+    CHECK(printed("aten::where.self", {"bool[8, 16]", "f32[8, 16]", "f32[8, 16]"}) ==
+          "d0 d1, *1 d0 d1, *2 d0 d1 -> d0 d1 {d0=8, d1=16}; any");
+    CHECK(printed("aten::prelu", {"f32[8, 16]", "f32[16]"}) == "d0 d1, d1 -> d0 d1 {d0=8, d1=16}");
+    CHECK(printed("aten::real", {"f32[8, 16]"}) == "*d0 d1 -> d0 d1 {d0=8, d1=16}; view");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

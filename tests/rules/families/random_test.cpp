@@ -38,6 +38,14 @@ TEST_SUITE("RandomRules") {
     CHECK(result_sizes("aten::multinomial", {"f32[8, 6]"}, {{"num_samples", std::int64_t{2}}}) ==
           "[8, 2]");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::native_dropout", {"f32[8, 16]"}, {{"p", 0.5}, {"train", true}}) ==
+          "d0 d1 -> d0 d1, d0 d1 {d0=8, d1=16}; filled, random");
+    CHECK(printed("aten::rand_like", {"f32[8, 16]"}) == "#d0 d1 -> d0 d1 {d0=8, d1=16}; random");
+    CHECK(printed("aten::multinomial", {"f32[8, 16]"}, {{"num_samples", std::int64_t{2}}}) ==
+          "_=8 _=16 -> _=8 _=2; random");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

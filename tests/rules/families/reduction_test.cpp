@@ -75,6 +75,25 @@ TEST_SUITE("ReductionRules") {
     // Three parts of 2 of 4: the last rank has nothing to compare.
     CHECK(forward("aten::amax", "x=3", {"f32[4, 6] S(0)"}, grad) == "R -> R");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::sum.dim_IntList", {"f32[8, 16]"}, {{"dim", Ints{1}}}) ==
+          "*d0 d1 -> d0 {d0=8, d1=16}");
+    CHECK(printed("aten::mean.dim", {"f32[8, 16]"}, {{"dim", Ints{1}}}) ==
+          "*d0 d1~mean -> d0 {d0=8, d1=16}");
+    CHECK(printed("aten::amax", {"f32[8, 16]"}, {{"dim", Ints{1}}}) ==
+          "*d0 d1 -> d0 {d0=8, d1=16 nonempty}; max, same");
+    CHECK(printed("aten::any.dim", {"f32[8, 16]"}, {{"dim", Ints{1}}}) ==
+          "d0 d1 -> d0 {d0=8, d1=16 nonempty}; max, same");
+    CHECK(printed("aten::max.dim", {"f32[8, 16]"}, {{"dim", std::int64_t{1}}}) ==
+          "d0 d1~minmax_dim/R -> d0, d0 {d0=8, d1=16}");
+    CHECK(printed("aten::argmax", {"f32[8, 16]"}, {{"dim", std::int64_t{1}}}) ==
+          "d0 d1~argmax/R -> d0 {d0=8, d1=16}");
+    CHECK(printed("aten::var_mean.correction", {"f32[8, 16]"}, {{"dim", Ints{1}}}) ==
+          "d0 d1~var/R -> d0, d0 {d0=8, d1=16}");
+    CHECK(printed("aten::prod", {"f32[8, 16]"}, {{"dim", Ints{1}}}) ==
+          "*d0 d1 -> d0 {d0=8, d1=16}; prod, same");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -65,6 +65,21 @@ TEST_SUITE("ReorderRules") {
     CHECK(forward("aten::unsqueeze_", "a=2", {"!f32[4, 6] S(0)"}, {{"dim", std::int64_t{0}}}) ==
           "S(0) -> S(1)");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::permute", {"f32[4, 8, 16]"}, {{"dims", Ints{2, 0, 1}}}) ==
+          "*d0 d1 d2 -> d2 d0 d1 {d0=4, d1=8, d2=16}; any, view");
+    CHECK(printed("aten::expand", {"f32[8, 1]"}, {{"size", Ints{8, 16}}}) ==
+          "*d0 _ -> d0 d1 {d0=8, d1=16}; any, view, size:=shape 0");
+    CHECK(printed("aten::squeeze.dim", {"f32[8, 1, 16]"}, {{"dim", Ints{1}}}) ==
+          "*d0 _ d2 -> d0 d2 {d0=8, d2=16}; any, view");
+    CHECK(printed("aten::unsqueeze", {"f32[8, 16]"}, {{"dim", std::int64_t{1}}}) ==
+          "*d0 d1 -> d0 _ d1 {d0=8, d1=16}; any, view");
+    CHECK(printed("aten::movedim.int", {"f32[4, 8, 16]"},
+                  {{"source", Ints{0}}, {"destination", Ints{2}}}) ==
+          "*d0 d1 d2 -> d1 d2 d0 {d0=4, d1=8, d2=16}; any, view");
+    CHECK(printed("aten::view_as_complex", {"f32[8, 2]"}) == "*d0 d1! -> d0 {d0=8, d1=2}; view");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -24,6 +24,13 @@ TEST_SUITE("ScanRules") {
     CHECK(forward("aten::sort", "x=2", {"f32[4, 6] S(0)"}, dim(1)) == "S(0) -> S(0), S(0)");
     CHECK(forward("aten::argsort", "x=2", {"f32[4, 6] P(sum)"}, dim(1)) == "R -> R");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::cumsum", {"f32[8, 16]"}, {{"dim", std::int64_t{1}}}) ==
+          "*d0 d~cumsum -> d0 d {d0=8, d=16}");
+    CHECK(printed("aten::cummax", {"f32[8, 16]"}, {{"dim", std::int64_t{1}}}) ==
+          "d0 d! -> d0 d, d0 d {d0=8, d=16}");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

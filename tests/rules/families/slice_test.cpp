@@ -93,6 +93,30 @@ TEST_SUITE("SliceRules") {
     CHECK(forward("aten::as_strided", "x=2", {"f32[4, 6] S(0)"}, {{"size", Ints{2, 3}}}) ==
           "R -> R");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::select.int", {"f32[8, 16]"},
+                  {{"dim", std::int64_t{0}}, {"index", std::int64_t{1}}}) ==
+          "*d0! d1 -> d1 {d0=8, d1=16}; any, view");
+    CHECK(printed("aten::constant_pad_nd", {"f32[8, 16]"}, {{"pad", Ints{1, 1}}}) ==
+          "*d0 d1! -> d0 _=18 {d0=8, d1=16}; any");
+    CHECK(printed("aten::roll", {"f32[8, 16]"}, {{"dims", Ints{0}}, {"shifts", Ints{1}}}) ==
+          "*d0! d1 -> _=8 d1 {d0=8, d1=16}; any");
+    CHECK(printed("aten::tril", {"f32[4, 8, 16]"}) ==
+          "*d0 d1! d2! -> d0 _=8 _=16 {d0=4, d1=8, d2=16}; any");
+    CHECK(
+        printed("aten::slice_scatter", {"f32[8, 16]", "f32[8, 4]"},
+                {{"dim", std::int64_t{1}}, {"start", std::int64_t{0}}, {"end", std::int64_t{4}}}) ==
+        "*d0 d1!, *1 d0 _=4 -> d0 d1 {d0=8, d1=16}; any");
+    CHECK(printed("aten::diagonal_scatter", {"f32[4, 8, 8]", "f32[8, 4]"},
+                  {{"dim1", std::int64_t{0}}, {"dim2", std::int64_t{1}}}) ==
+          "*d0! d1! d2, *1 d2 _=4 -> d0 d1 d2 {d0=4, d1=8, d2=8}; any");
+    CHECK(printed("aten::rot90", {"f32[8, 16]"}, {{"k", std::int64_t{1}}, {"dims", Ints{0, 1}}}) ==
+          "*d0! d1! -> _=16 _=8 {d0=8, d1=16}; any");
+    CHECK(printed("hyper_parallel::slice", {"f32[8, 4, 16]"},
+                  {{"axes", Ints{1}}, {"starts", Ints{0}}, {"ends", Ints{2}}}) ==
+          "*d0 d1! d2 -> d0 _=2 d2 {d0=8, d1=4, d2=16}; any, view");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -64,6 +64,30 @@ TEST_SUITE("SoftmaxAndNormRules") {
               .starts_with("[HP-S002] aten::layer_norm: operand \"arg0\": dim 1 has size 32, "
                            "normalized_shape has 64"));
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::_log_softmax", {"f32[8, 16]"}, {{"dim", std::int64_t{1}}}) ==
+          "d0 d~log_softmax -> d0 d {d0=8, d=16}");
+    CHECK(printed("aten::layer_norm", {"f32[8, 16]", "f32[16]", "f32[16]"},
+                  {{"normalized_shape", Ints{16}}}) ==
+          "d0 d1~layer_norm, d1, +!d1 -> d0 d1 {d0=8, d1=16}");
+    CHECK(printed("aten::native_layer_norm", {"f32[8, 16]", "f32[16]", "f32[16]"},
+                  {{"normalized_shape", Ints{16}}}) ==
+          "d0 d1!, d1, +!d1 -> d0 d1, d0 _, d0 _ {d0=8, d1=16}");
+    CHECK(printed("aten::native_group_norm", {"f32[8, 4, 6]", "f32[4]", "f32[4]"},
+                  {{"N", std::int64_t{8}},
+                   {"C", std::int64_t{4}},
+                   {"HxW", std::int64_t{6}},
+                   {"group", std::int64_t{2}}}) ==
+          "d0 d1! d2!, _=4, _=4 -> d0 d1 d2, d0 _=2, d0 _=2 {d0=8, d1=4, d2=6}; N:=length 0 0");
+    CHECK(
+        printed("aten::batch_norm", {"f32[8, 4, 6]", "f32[4]", "f32[4]"}, {{"training", false}}) ==
+        "d0 d1 d2, d1, d1 -> d0 d1 d2 {d0=8, d1=4 nonempty, d2=6}");
+    CHECK(printed("aten::_batch_norm_with_update", {"f32[8, 4, 6]", "f32[4]", "f32[4]"},
+                  {{"training", false}}) ==
+          "d0~batch_norm d1 d2~batch_norm, d1, d1 -> d0 d1 d2, d1, d1, _=0 {d0=8, d1=4, d2=6}; "
+          "filled");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test

@@ -93,6 +93,15 @@ TEST_SUITE("ViewRules") {
     CHECK(backward("aten::view", "tp=2", {"f32[2, 12] R"}, {"S(2)"}, {{"size", Ints{2, 3, 4}}}) ==
           "S(1; segments=4|4|4) -> S(2)");
   }
+
+  TEST_CASE("Printed") {
+    CHECK(printed("aten::view", {"f32[8, 16]"},
+                  {{"size", Ints{8, 4, 4}}, {"shape", Ints{8, 4, 4}}}) ==
+          "*d0 (d1 d2) -> d0 d1 d2 {d0=8, d1=4, d2=4}; any, view, size:=shape 0");
+    CHECK(
+        printed("aten::flatten.using_ints", {"f32[8, 4, 16]"}, {{"start_dim", std::int64_t{1}}}) ==
+        "*d0 d1 d2 -> d0 (d1 d2) {d0=8, d1=4, d2=16}; any, view");
+  }
 }
 
 }  // namespace hyper_parallel::rules::test
