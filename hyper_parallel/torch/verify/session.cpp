@@ -100,7 +100,9 @@ RankResult run_on_rank(const VerifyItem& item, std::size_t rank) {
       continue;
     }
     const at::Tensor local = is_dtensor(t) ? local_for_use(t) : t;
-    const at::Tensor& cotangent = (*item.cotangent_parts[k])[rank];
+    // A member of a list that is plain on all ranks stays so: its cotangent is whole there.
+    const at::Tensor& cotangent =
+        is_dtensor(t) ? (*item.cotangent_parts[k])[rank] : ref.cotangents[k];
     if (!local.requires_grad() || local.sizes() != cotangent.sizes()) continue;
     roots.push_back(local);
     cotangents.push_back(cotangent);
