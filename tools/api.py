@@ -11,6 +11,8 @@ import re
 import sys
 from pathlib import Path
 
+import griffe
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from api_cpp import cpp_headers, cpp_page, undocumented_cpp
@@ -33,6 +35,20 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=[.:])\s", " ".join(ticks(text).split()))[0].rstrip(":")
 
 
+def page_name(room: str) -> str:
+    return (room or "package").replace("/", "_")
+
+
+def exported(package: griffe.Module, by_rooms: dict[str, list[griffe.Module]]) -> str:
+    """A link for each name that the package exports, to where it is described."""
+    places = {}
+    for room, members in sorted(by_rooms.items()):
+        for module in members:
+            for thing in public_names(module):
+                places[thing.name] = f"python/{page_name(room)}.md#{thing.name.lower()}"
+    return ", ".join(f"[`{name}`]({places[name]})" for name in map(str, package.exports or ()))
+
+
 def pages() -> dict[str, str]:
     """All pages by their path from the root."""
     out: dict[str, str] = {}
@@ -44,11 +60,13 @@ def pages() -> dict[str, str]:
     )
     index.append("## Python\n")
     package = python_package()
-    for room, members in sorted(python_rooms(package).items()):
+    by_rooms = python_rooms(package)
+    index.append(f"The names of `hyper_parallel`: {exported(package, by_rooms)}.\n")
+    for room, members in sorted(by_rooms.items(), key=lambda item: (item[0][:1] == "_", item)):
         sections = [text for text in map(python_section, members) if text]
         if not sections:
             continue
-        name = (room or "package").replace("/", "_")
+        name = page_name(room)
         title = "hyper_parallel" + ("." + room.replace("/", ".") if room else "")
         out[f"{OUT}/python/{name}.md"] = f"# {title}\n\n{NOTE}" + "\n".join(sections)
         names = [t.name for m in members for t in public_names(m) if t.is_function or t.is_class]

@@ -80,7 +80,10 @@ def signature(thing: griffe.Object) -> str:
         bases = ", ".join(str(base) for base in thing.bases)
         init = thing.members.get("__init__")
         head = f"class {thing.name}({bases})" if bases else f"class {thing.name}"
-        return head if init is None or init.is_alias else f"{head}\n{signature(init)}"
+        if init is None or init.is_alias:
+            return head
+        made = one_signature(init).removesuffix(" -> None").replace("__init__", thing.name, 1)
+        return f"{head}\n{made}" if bases else made
     if "property" in thing.labels:
         value = thing.annotation if thing.annotation is not None else "Any"
         return f"{thing.name}: {value}"

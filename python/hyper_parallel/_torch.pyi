@@ -74,9 +74,7 @@ def reduce_partial(tensor: torch.Tensor) -> DTensor:
 def wrap(local: torch.Tensor, layout: Layout_, sizes: Sequence[int]) -> DTensor:
     """A wrapper around ``local``, with no graph and no check."""
 
-def local_cotangent(
-    gradient: torch.Tensor, layout: Layout_, sizes: Sequence[int]
-) -> torch.Tensor:
+def local_cotangent(gradient: torch.Tensor, layout: Layout_, sizes: Sequence[int]) -> torch.Tensor:
     """The local cotangent of a value in ``layout``; a plain gradient counts as whole."""
 
 def gradient_factor(layout: Layout_) -> float:
