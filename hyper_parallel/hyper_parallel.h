@@ -4,7 +4,7 @@
 ///
 ///     Mesh, Placement, Layout     how tensors lie
 ///     distribute_tensor, from_local, to_local, full_tensor, redistribute, reduce_partial
-///     custom_shard, value_and_grad; torch_layer::all_reduce for local code
+///     custom_shard, and all_reduce and other collectives for the code inside; value_and_grad
 ///     register_rule               a sharding rule for an op of the program's own
 ///     shard_parameters            a torch::nn::Module by a plan
 ///     CommReport, explain::table  what ranks exchanged, and why
@@ -20,10 +20,10 @@
 #include "hyper_parallel/explain/report.h"
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/rules/rule.h"
-#include "hyper_parallel/torch/comm/collective_ops.h"
 #include "hyper_parallel/torch/comm/record.h"
 #include "hyper_parallel/torch/dispatch/user_ops.h"
 #include "hyper_parallel/torch/face/api.h"
+#include "hyper_parallel/torch/face/collectives.h"
 #include "hyper_parallel/torch/face/module.h"
 #include "hyper_parallel/torch/ranks/ranks.h"
 

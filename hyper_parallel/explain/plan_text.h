@@ -23,7 +23,7 @@ std::shared_ptr<const plan::Plan> read_plan(
 /// lower bound.
 ///
 ///     f32[4096, 1024] on dp=2 tp=4: S(0) R -> R S(1)
-///     all-gather dim 0 over dp, 2.0 MiB   R R    30.7 us
+///     all_gather dim 0 over dp, 2.0 MiB   R R    30.7 us
 ///     cut dim 1 over tp, local            R S(1)  1.0 us
 ///     total ...
 std::string plan_text(const plan::Plan& plan);

@@ -60,7 +60,7 @@ struct Plan {
 
 /// Find the cheapest plan. The search tries all sequences of steps and is exact where the layouts
 /// differ on three axes at most. Where they differ on four it tries sequences with at most one
-/// all-to-all or permute. Where they differ on more it reduces, gathers and cuts, and `note` says
+/// all_to_all or permute. Where they differ on more it reduces, gathers and cuts, and `note` says
 /// so.
 ///
 /// An axis on which the layouts agree takes no part: it never carries traffic. P(op) stays
@@ -90,13 +90,13 @@ Plan transpose(const Plan& plan);
 /// The transpose, cached like the plan itself.
 std::shared_ptr<const Plan> transposed(const std::shared_ptr<const Plan>& plan);
 
-/// Write a step as `all-gather dim 0 over tp, 3.0 MiB`.
+/// Write a step as `all_gather dim 0 over tp, 3.0 MiB`.
 std::string to_string(const Step& step);
 
 /// One line a step, then the total: `total 3.0 MiB, 1.00x the lower bound`.
 std::string to_string(const Plan& plan);
 
-/// Write `all-gather`.
+/// Write `all_gather`.
 std::string_view to_string(StepKind kind);
 
 }  // namespace hyper_parallel::plan

@@ -26,13 +26,13 @@ std::string_view to_string(StepKind kind) {
     case StepKind::cut:
       return "cut";
     case StepKind::all_gather:
-      return "all-gather";
+      return "all_gather";
     case StepKind::reduce_scatter:
-      return "reduce-scatter";
+      return "reduce_scatter";
     case StepKind::all_reduce:
-      return "all-reduce";
+      return "all_reduce";
     case StepKind::all_to_all:
-      return "all-to-all";
+      return "all_to_all";
     case StepKind::permute:
       return "permute";
     case StepKind::scale:

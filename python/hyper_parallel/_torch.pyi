@@ -81,39 +81,103 @@ def gradient_factor(layout: Layout_) -> float:
     """By how much the gradient is larger than the local cotangent: n for a ``P(avg)`` axis."""
 
 # Code on local tensors
-def enter_region(locals: Sequence[torch.Tensor], mesh: Mesh | None) -> list[torch.Tensor]:
-    """Parts for code on local tensors, behind one node of autograd."""
-
-def region_anchor(entered: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """A tensor that hangs on all entered parts; None where no part needs a gradient.
-
-    Collectives take it, so that all ranks run them in backward."""
-
-def leave_region(
-    results: Sequence[torch.Tensor],
-    ties: Sequence[torch.Tensor],
-    forced: bool,
-    mesh: Mesh | None,
-) -> list[torch.Tensor]:
-    """Results of code on local tensors, behind one node that hangs on all ``ties``.
+class Region:
+    """One run of code on local tensors: its mesh, and the borders of its graph.
 
     Args:
-        forced: the results need a gradient even if none of their inputs does on this rank.
+        mesh: over which its collectives run.
+        joined: make all results depend on all collectives, as data may decide what a rank uses.
     """
 
-def graph_mark() -> int:
-    """A number for the state of this thread's graph, for ``reaches_outside``."""
+    def __init__(self, mesh: Mesh | None, joined: bool = True) -> None: ...
+    @property
+    def mesh(self) -> Mesh | None:
+        """The mesh of collectives that name none."""
 
-def reaches_outside(tensors: Sequence[torch.Tensor], since: int) -> bool:
-    """True if a graph that was built after ``since`` meets a tensor from before."""
+    def enter(self, locals: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The parts as the code uses them, behind one node of autograd."""
 
-def backward_mesh() -> Mesh | None:
-    """The mesh of the region whose backward runs now, or None."""
+    def reaches_outside(self, results: Sequence[torch.Tensor]) -> bool:
+        """True if the code used tensors that require grad and are no inputs."""
 
-def note_collective(
-    kind: str, mesh: Mesh, axes: Sequence[int], local: torch.Tensor, bytes: float
-) -> None:
-    """Put a collective into the record, if one is kept. ``bytes``: moved by this rank."""
+    def leave(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The results as the outside uses them, behind one node that hangs on all collectives."""
+
+def set_current_region(region: Region | None) -> Region | None:
+    """Make a region the one whose code runs on this thread; gives the one before."""
+
+def part_for(value: torch.Tensor, mesh: Mesh) -> torch.Tensor:
+    """The part that local code uses; a plain tensor is the same value on every rank."""
+
+def wrap_parts(
+    parts: Sequence[torch.Tensor], layouts: Sequence[Layout_], what: str, names: Sequence[str]
+) -> list[DTensor]:
+    """DTensors of the parts that local code gave, checked to fit together on all ranks."""
+
+def check_gradient_passes(part: torch.Tensor, layout: Layout_, what: str) -> None:
+    """Refuse a part that requires grad in ``P(max)``, ``P(min)`` or ``P(prod)``."""
+
+class Pending:
+    """A collective under way: ``wait`` gives its result."""
+
+    def wait(self) -> torch.Tensor:
+        """The result, the same at each call. All ranks must wait in the same order."""
+
+def all_reduce(
+    x: torch.Tensor, axes: Sequence[str], op: str, mesh: Mesh | None, async_op: bool
+) -> Any:
+    """Combine the tensors of all ranks along ``axes``."""
+
+def all_gather(
+    x: torch.Tensor,
+    axes: Sequence[str],
+    dim: int,
+    sizes: Sequence[int] | None,
+    mesh: Mesh | None,
+    async_op: bool,
+) -> Any:
+    """Join the parts of all ranks along ``dim``."""
+
+def reduce_scatter(
+    x: torch.Tensor,
+    axes: Sequence[str],
+    dim: int,
+    op: str,
+    sizes: Sequence[int] | None,
+    mesh: Mesh | None,
+    async_op: bool,
+) -> Any:
+    """Combine the tensors of all ranks; each gets its part along ``dim``."""
+
+def all_to_all(
+    x: torch.Tensor,
+    axes: Sequence[str],
+    send: Sequence[int] | None,
+    receive: Sequence[int] | None,
+    mesh: Mesh | None,
+    async_op: bool,
+) -> Any:
+    """Send rows to the ranks, and join what they send."""
+
+def broadcast(
+    x: torch.Tensor, axes: Sequence[str], source: int, mesh: Mesh | None, async_op: bool
+) -> Any:
+    """The tensor of the rank at place ``source``."""
+
+def permute(
+    x: torch.Tensor,
+    axes: Sequence[str],
+    pairs: Sequence[tuple[int, int]],
+    mesh: Mesh | None,
+    async_op: bool,
+) -> Any:
+    """Send ``x`` from place to place."""
+
+def axis_rank(axes: Sequence[str], mesh: Mesh | None) -> int:
+    """The calling rank's place along ``axes``."""
+
+def axis_size(axes: Sequence[str], mesh: Mesh | None) -> int:
+    """The number of ranks along ``axes``."""
 
 def to_local_as(tensor: torch.Tensor, target: Layout_) -> torch.Tensor:
     """This rank's part after a redistribution to ``target``."""

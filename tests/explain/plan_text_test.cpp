@@ -14,7 +14,7 @@ TEST_SUITE("ExplainPlan") {
     CHECK(plan_text(*read_plan(kSource, "R S(1)")) ==
           "f32[4096, 1024] on dp=2 tp=4: S(0) R -> R S(1)\n"
           "cut dim 1 over tp, local           S(0) S(1)   1.0 us\n"
-          "all-gather dim 0 over dp, 2.0 MiB  R S(1)     31.1 us\n"
+          "all_gather dim 0 over dp, 2.0 MiB  R S(1)     31.1 us\n"
           "total 2.0 MiB, 1.00x the lower bound; about 32.1 us on uniform");
     CHECK(plan_text(*read_plan(kSource, "S(0) R")) ==
           "f32[4096, 1024] on dp=2 tp=4: S(0) R -> S(0) R\nnothing to do");
@@ -31,7 +31,7 @@ TEST_SUITE("ExplainPlan") {
           "\"dp=2 tp=4: R S(1)\", \"topology\": \"h100\", \"steps\": [\n"
           "  {\"step\": \"cut dim 1 over tp, local\", \"kind\": \"cut\", \"axes\": [\"tp\"], "
           "\"after\": \"S(0) S(1)\", \"bytes\": 0, \"seconds\": 1e-06},\n"
-          "  {\"step\": \"all-gather dim 0 over dp, 2.0 MiB\", \"kind\": \"all-gather\", "
+          "  {\"step\": \"all_gather dim 0 over dp, 2.0 MiB\", \"kind\": \"all_gather\", "
           "\"axes\": [\"dp\"], \"after\": \"R S(1)\", \"bytes\": 2097152, \"seconds\": "
           "1.18603378e-05}\n"
           "], \"bytes\": 2097152, \"lower_bound_bytes\": 2097152, \"seconds\": 1.28603378e-05, "

@@ -48,8 +48,7 @@ double compare() {
     const torch::Tensor dx = hp::distribute_tensor(x, rows);
     torch::Tensor dw = hp::distribute_tensor(weight, sums).requires_grad_();
     const auto product = [&](const std::vector<torch::Tensor>& t) {
-      return std::vector<torch::Tensor>{
-          hp::torch_layer::all_reduce(t[0].mm(t[1]), mesh, {mesh->axis("tp")})};
+      return std::vector<torch::Tensor>{hp::all_reduce(t[0].mm(t[1]), "tp")};
     };
     const hp::ValueAndGrad many = hp::value_and_grad(
         [&] { return loss(hp::custom_shard(product, {dx, dw}, {rows}, {cut, sums})[0]); }, {dw});

@@ -25,19 +25,19 @@ std::string text(const char* from, const char* to) { return to_string(*plan_of(f
 
 TEST_CASE("one axis: one step each") {
   CHECK(text("f32[4096, 1024] on tp=4: S(0)", "R") ==
-        "all-gather dim 0 over tp, 12.0 MiB\n"
+        "all_gather dim 0 over tp, 12.0 MiB\n"
         "total 12.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on tp=4: S(0)", "S(1)") ==
-        "all-to-all dim 0 to dim 1 over tp, 3.0 MiB\n"
+        "all_to_all dim 0 to dim 1 over tp, 3.0 MiB\n"
         "total 3.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on tp=4: P(sum)", "S(1)") ==
-        "reduce-scatter(sum) dim 1 over tp, 12.0 MiB\n"
+        "reduce_scatter(sum) dim 1 over tp, 12.0 MiB\n"
         "total 12.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on tp=4: P(sum)", "R") ==
-        "all-reduce(sum) over tp, 24.0 MiB\n"
+        "all_reduce(sum) over tp, 24.0 MiB\n"
         "total 24.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on tp=4: P(max)", "R") ==
-        "all-reduce(max) over tp, 24.0 MiB\n"
+        "all_reduce(max) over tp, 24.0 MiB\n"
         "total 24.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on tp=4: R", "S(0)") == "cut dim 0 over tp, local\ntotal 0 B");
   CHECK(text("f32[4096, 1024] on tp=4: R", "P(sum)") == "own over tp, local\ntotal 0 B");
@@ -48,48 +48,48 @@ TEST_CASE("one axis: one step each") {
 TEST_CASE("averages become sums first") {
   CHECK(text("f32[4096, 1024] on tp=4: P(avg)", "R") ==
         "scale by 0.25 over tp, local\n"
-        "all-reduce(sum) over tp, 24.0 MiB\n"
+        "all_reduce(sum) over tp, 24.0 MiB\n"
         "total 24.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[64] on tp=4: P(sum)", "P(avg)") == "scale by 4 over tp, local\ntotal 0 B");
 }
 
-TEST_CASE("the same dim in other chunks is one all-to-all, nothing if chunks agree") {
+TEST_CASE("the same dim in other chunks is one all_to_all, nothing if chunks agree") {
   CHECK(text("f32[4096, 1024] on tp=4: S(0)", "S(0; block=64)") == "nothing to do");
   CHECK(text("f32[96, 8] on tp=4: S(0)", "S(0; block=16)") ==
-        "all-to-all dim 0 to dim 0 over tp, 768 B\n"
+        "all_to_all dim 0 to dim 0 over tp, 768 B\n"
         "total 768 B, 1.00x the lower bound");
   CHECK(text("f32[64, 8] on tp=4: S(0)", "S(0; segments=32|16|16)") ==
-        "all-to-all dim 0 to dim 0 over tp, 512 B\n"
+        "all_to_all dim 0 to dim 0 over tp, 512 B\n"
         "total 512 B, 1.00x the lower bound");
 }
 
 TEST_CASE("several axes: one collective on the flattened group") {
   CHECK(text("f32[4096, 1024] on dp=2 tp=4: S(0) S(0)", "R R") ==
-        "all-gather dim 0 over dp tp, 14.0 MiB\n"
+        "all_gather dim 0 over dp tp, 14.0 MiB\n"
         "total 14.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on dp=2 tp=4: P(sum) P(sum)", "R R") ==
-        "all-reduce(sum) over dp tp, 28.0 MiB\n"
+        "all_reduce(sum) over dp tp, 28.0 MiB\n"
         "total 28.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on dp=2 tp=4: P(sum) P(sum)", "S(0) S(1)") ==
-        "reduce-scatter(sum) over dp tp, 14.0 MiB\n"
+        "reduce_scatter(sum) over dp tp, 14.0 MiB\n"
         "total 14.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on dp=2 tp=4: S(0) S(1)", "S(1) S(0)") ==
-        "all-to-all over dp tp, 2.0 MiB\n"
+        "all_to_all over dp tp, 2.0 MiB\n"
         "total 2.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[64, 8] on dp=2 tp=4: S(0) S(0)", "S(0, 1) S(0, 0)") ==
-        "all-to-all dim 0 to dim 0 over dp tp, 256 B\n"
+        "all_to_all dim 0 to dim 0 over dp tp, 256 B\n"
         "total 256 B, 1.00x the lower bound");
 }
 
 TEST_CASE("an axis that does not change carries nothing") {
   CHECK(text("f32[4096, 1024] on dp=2 tp=4: R P(sum)", "R R") ==
-        "all-reduce(sum) over tp, 24.0 MiB\n"
+        "all_reduce(sum) over tp, 24.0 MiB\n"
         "total 24.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on dp=2 tp=4: S(0) P(sum)", "S(0) S(1)") ==
-        "reduce-scatter(sum) dim 1 over tp, 6.0 MiB\n"
+        "reduce_scatter(sum) dim 1 over tp, 6.0 MiB\n"
         "total 6.0 MiB, 1.00x the lower bound");
   CHECK(text("f32[4096, 1024] on dp=2 tp=4: P(sum) S(1)", "P(sum) S(0)") ==
-        "all-to-all dim 1 to dim 0 over tp, 3.0 MiB\n"
+        "all_to_all dim 1 to dim 0 over tp, 3.0 MiB\n"
         "total 3.0 MiB, 1.00x the lower bound");
 }
 
@@ -100,12 +100,12 @@ TEST_CASE("from one axis to another") {
   // Each rank cuts what it has before it exchanges: 4 MiB instead of 8 for a gather.
   CHECK(text("f32[4096, 1024] on dp=2 tp=4: S(0) R", "R S(0)") ==
         "cut dim 0 over tp, local\n"
-        "all-to-all dim 0 to dim 0 over dp tp, 2.0 MiB\n"
-        "all-gather dim 0 over dp, 2.0 MiB\n"
+        "all_to_all dim 0 to dim 0 over dp tp, 2.0 MiB\n"
+        "all_gather dim 0 over dp, 2.0 MiB\n"
         "total 4.0 MiB, 1.00x the lower bound");
   // Too small to be worth a second launch.
   CHECK(text("f32[8] on dp=2 tp=4: S(0) R", "R S(0)") ==
-        "all-gather dim 0 over dp, 16 B\n"
+        "all_gather dim 0 over dp, 16 B\n"
         "cut dim 0 over tp, local\n"
         "total 16 B, 2.00x the lower bound");
 }
@@ -113,29 +113,29 @@ TEST_CASE("from one axis to another") {
 TEST_CASE("uneven sizes are counted as they are moved") {
   // Chunks of 3, 3 and 1 rows, padded to 3.
   CHECK(text("f32[7, 2] on tp=3: S(0)", "R") ==
-        "all-gather dim 0 over tp, 48 B\n"
+        "all_gather dim 0 over tp, 48 B\n"
         "total 48 B, 1.00x the lower bound");
   // Exchanged exactly: rank 0 keeps 3 x 1 of 3 x 2.
   CHECK(text("f32[7, 2] on tp=3: S(0)", "S(1)") ==
-        "all-to-all dim 0 to dim 1 over tp, 16 B\n"
+        "all_to_all dim 0 to dim 1 over tp, 16 B\n"
         "total 16 B, 1.00x the lower bound");
   // Padded to 16 rows, it would be 60 MiB: it is better to sum the two rows whole and to cut.
   CHECK(text("f32[2, 1048576] on tp=16: P(sum)", "S(0)") ==
-        "all-reduce(sum) over tp, 15.0 MiB\n"
+        "all_reduce(sum) over tp, 15.0 MiB\n"
         "cut dim 0 over tp, local\n"
         "total 15.0 MiB, 2.00x the lower bound");
 }
 
 TEST_CASE("S -> P(sum) gathers: zeros around a shard would make all later steps dearer") {
   CHECK(text("f32[8] on tp=4: S(0)", "P(sum)") ==
-        "all-gather dim 0 over tp, 24 B\n"
+        "all_gather dim 0 over tp, 24 B\n"
         "own over tp, local\n"
         "total 24 B");
 }
 
 TEST_CASE("another shape of the mesh is no obstacle") {
   CHECK(text("f32[64, 64] on dp=2 tp=4: S(0) S(1)", "x=8: S(0)") ==
-        "all-to-all dim 1 to dim 0 over tp, 1.5 KiB\n"
+        "all_to_all dim 1 to dim 0 over tp, 1.5 KiB\n"
         "total 1.5 KiB, 1.00x the lower bound");
   CHECK(text("f32[64, 64] on dp=2 tp=4: R S(0)", "dp=4 tp=2: S(0) R") ==
         "permute dim 0 to dim 0 over dp tp.0 tp.1, 4.0 KiB\n"
@@ -144,11 +144,11 @@ TEST_CASE("another shape of the mesh is no obstacle") {
   CHECK(text("f32[64, 64] on a=2: S(0)", "b=2: S(0)") == "nothing to do");
   // Chunks of chunks are other chunks here.
   CHECK(text("f32[10] on dp=2 tp=4: S(0) S(0)", "a=8: S(0)") ==
-        "all-gather dim 0 over dp tp, 56 B\n"
+        "all_gather dim 0 over dp tp, 56 B\n"
         "cut dim 0 over a, local\n"
         "total 56 B (through R: the pieces on the two meshes do not fit)");
   CHECK(text("f32[8] on a=4: S(0)", "a=4 ranks=[3, 2, 1, 0]: S(0)") ==
-        "all-gather dim 0 over a, 24 B\n"
+        "all_gather dim 0 over a, 24 B\n"
         "cut dim 0 over a, local\n"
         "total 24 B (through R: the pieces on the two meshes do not fit)");
 }
@@ -180,13 +180,13 @@ TEST_CASE("a topology changes the plan where links differ") {
   const Described d = parse_described("f32[4096, 4096] on dp=2 tp=8: S(0) S(0)");
   const Layout* whole = Layout::replicated(d.layout->mesh());
   CHECK(to_string(*plan::redistribute(d.layout, whole, d.meta)) ==
-        "all-gather dim 0 over dp tp, 60.0 MiB\n"
+        "all_gather dim 0 over dp tp, 60.0 MiB\n"
         "total 60.0 MiB, 1.00x the lower bound");
   // tp lies within a host, dp does not: 4 MiB cross hosts instead of 60.
   const Layout* minor = parse_layout(d.layout->mesh(), "S(0, 1) S(0, 0)");
   CHECK(to_string(*plan::redistribute(minor, whole, d.meta, plan::topology("h100"))) ==
-        "all-gather dim 0 over dp, 4.0 MiB\n"
-        "all-gather dim 0 over tp, 56.0 MiB\n"
+        "all_gather dim 0 over dp, 4.0 MiB\n"
+        "all_gather dim 0 over tp, 56.0 MiB\n"
         "total 60.0 MiB, 1.00x the lower bound");
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("plans are shared and keep their identity") {
   const auto back = plan::transposed(a);
   CHECK(back == plan::transposed(b));
   CHECK(to_string(*back) ==
-        "reduce-scatter(sum) dim 0 over tp, 96 B\ntotal 96 B, 1.00x the lower bound");
+        "reduce_scatter(sum) dim 0 over tp, 96 B\ntotal 96 B, 1.00x the lower bound");
   CHECK(back->from == Layout::get(a->to->mesh(), std::vector{Placement::partial()}));
 }
 

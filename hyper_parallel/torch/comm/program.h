@@ -11,6 +11,8 @@
 
 namespace hyper_parallel::torch_layer {
 
+class Exchange;
+
 /// One step of a plan as one rank does it: shapes and places are worked out, the group is found.
 ///
 /// What goes on the wire is made from `out`, what comes is put together by `in`:
@@ -38,7 +40,8 @@ struct Action {
 
 /// A plan as one rank does it.
 struct Program {
-  std::shared_ptr<const plan::Plan> transposed;  // set when first needed
+  std::shared_ptr<const Exchange> exchange;    // that runs it; set when first needed
+  std::shared_ptr<const Exchange> transposed;  // likewise
   std::vector<Action> actions;
   Shape before;  // of the local tensor
   Shape after;

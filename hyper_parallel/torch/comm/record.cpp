@@ -30,7 +30,6 @@ CommRow make_row(std::string_view kind, const Mesh* mesh, const std::vector<int>
                  const TensorMeta& meta, double bytes) {
   CommRow row;
   row.kind = kind;
-  std::replace(row.kind.begin(), row.kind.end(), '-', '_');
   for (int axis : axes) {
     row.axes.push_back(mesh->name(axis));
     row.ranks *= mesh->size(axis);

@@ -85,8 +85,8 @@ class PlanExchange final : public Exchange {
   ExchangePtr transposed() const override {
     // Programs are looked up where they run: a backward pass may be on another thread.
     const std::shared_ptr<Program> program = program_of(*plan_);
-    if (program->transposed == nullptr) program->transposed = plan::transposed(plan_);
-    return std::make_shared<PlanExchange>(program->transposed);
+    if (program->transposed == nullptr) program->transposed = exchange_of(plan::transposed(plan_));
+    return program->transposed;
   }
 
   std::unique_ptr<Flight> issue(const at::Tensor& x) const override {
@@ -113,7 +113,9 @@ at::Tensor execute(const plan::Plan& plan, const at::Tensor& local) {
 
 ExchangePtr exchange_of(const std::shared_ptr<const plan::Plan>& plan) {
   if (plan == nullptr || is_identity(*plan)) return nullptr;
-  return std::make_shared<PlanExchange>(plan);
+  const std::shared_ptr<Program> program = program_of(*plan);
+  if (program->exchange == nullptr) program->exchange = std::make_shared<PlanExchange>(plan);
+  return program->exchange;
 }
 
 at::Tensor redistribute(const std::shared_ptr<const plan::Plan>& plan, const at::Tensor& local,

@@ -12,6 +12,7 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/comm/collective_ops.h"
+#include "hyper_parallel/torch/local/custom_shard.h"
 #include "hyper_parallel/torch/local/region.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
@@ -64,12 +65,6 @@ Shape fitted_sizes(const char* what, const at::Tensor& local, const Layout* layo
   return sizes;
 }
 
-void check_layouts(const char* side, std::size_t given, std::size_t needed) {
-  if (given == needed) return;
-  throw UsageError(Message("HP-F005", std::string("custom_shard: ") + std::to_string(given) +
-                                          " layouts for " + std::to_string(needed) + " " + side));
-}
-
 const Mesh* mesh_of(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& t : tensors) {
     if (is_dtensor(t)) return impl_of(t)->layout()->mesh();
@@ -77,12 +72,41 @@ const Mesh* mesh_of(const std::vector<at::Tensor>& tensors) {
   return nullptr;
 }
 
-at::Tensor part_of(const at::Tensor& t, const Layout* layout, const Mesh* mesh) {
+at::Tensor part_of(const at::Tensor& t, const Layout* layout, bool as_is, const Mesh* mesh,
+                   const std::string& what) {
   if (!is_dtensor(t)) {
-    if (layout != nullptr) check_dtensor(t, "custom_shard: an input with a layout");
-    return torch_layer::border_in(t, mesh);
+    if (layout == nullptr) return torch_layer::part_for(t, mesh);
+    throw UsageError(Message("HP-F008", what + " has a layout, but is a plain tensor")
+                         .fact("tensor", torch_layer::describe(t))
+                         .hint("distribute_tensor() makes a DTensor; null hands it on as it is"));
   }
-  return torch_layer::local_for_use(layout == nullptr ? t : redistribute(t, layout));
+  if (layout == nullptr && !as_is) {
+    throw UsageError(Message("HP-F007", what + " is a DTensor, its layout is null")
+                         .fact("tensor", torch_layer::describe(t))
+                         .hint("without in_layouts each keeps its own"));
+  }
+  const at::Tensor moved = layout == nullptr ? t : redistribute(t, layout);
+  if (impl_of(moved)->layout()->mesh() != mesh) {
+    throw UsageError(Message("HP-F003", "custom_shard: an input is on another mesh")
+                         .fact("tensor", torch_layer::describe(moved))
+                         .fact("mesh", mesh->to_string()));
+  }
+  return torch_layer::part_for(moved, mesh);
+}
+
+void check_result(const at::Tensor& result, const Layout* layout, const Mesh* mesh,
+                  const std::string& what) {
+  if (is_dtensor(result)) {
+    throw UsageError(Message("HP-F009", what + " is a DTensor; parts are expected")
+                         .fact("tensor", torch_layer::describe(result))
+                         .hint("inside, tensors are plain: was a DTensor taken from outside the "
+                               "function?"));
+  }
+  if (layout->mesh() != mesh) {
+    throw UsageError(Message("HP-F003", "custom_shard: layouts of different meshes")
+                         .fact("meshes", mesh->to_string() + "; " + layout->mesh()->to_string()));
+  }
+  check_dims(layout, result.dim());
 }
 
 }  // namespace
@@ -161,34 +185,49 @@ const Layout* layout_of(const at::Tensor& t) {
 std::vector<at::Tensor> custom_shard(const LocalFunction& fn, const std::vector<at::Tensor>& inputs,
                                      const std::vector<const Layout*>& out_layouts,
                                      const std::vector<const Layout*>& in_layouts) {
-  const Mesh* mesh = mesh_of(inputs);
-  if (mesh == nullptr) return fn(inputs);
-  if (!in_layouts.empty()) check_layouts("inputs", in_layouts.size(), inputs.size());
+  if (mesh_of(inputs) == nullptr) return fn(inputs);
+  const bool as_is = in_layouts.empty();
+  if (!as_is && in_layouts.size() != inputs.size()) {
+    throw UsageError(Message("HP-F005", "custom_shard: " + std::to_string(inputs.size()) +
+                                            " inputs, in_layouts has " +
+                                            std::to_string(in_layouts.size())));
+  }
+  const Mesh* mesh = out_layouts.empty() ? mesh_of(inputs) : out_layouts.front()->mesh();
   std::vector<at::Tensor> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    parts.push_back(part_of(inputs[i], in_layouts.empty() ? nullptr : in_layouts[i], mesh));
+    parts.push_back(part_of(inputs[i], as_is ? nullptr : in_layouts[i], as_is, mesh,
+                            "custom_shard: input " + std::to_string(i)));
   }
-  const std::uint64_t since = torch_layer::graph_mark();
-  const std::vector<at::Tensor> entered = torch_layer::enter_region(parts, mesh);
-  std::vector<at::Tensor> results = fn(entered);
-  check_layouts("results", out_layouts.size(), results.size());
-  if (at::GradMode::is_enabled() && torch_layer::reaches_outside(results, since)) {
+  torch_layer::LocalRegion region(mesh);
+  const std::vector<at::Tensor> entered = region.enter(parts);
+  std::vector<at::Tensor> results;
+  {
+    const torch_layer::RegionGuard guard(&region);
+    results = fn(entered);
+  }
+  if (results.size() != out_layouts.size()) {
+    throw UsageError(
+        Message("HP-F009", "custom_shard: the function returned " + std::to_string(results.size()) +
+                               " values, out_layouts has " + std::to_string(out_layouts.size()))
+            .hint("one layout a result"));
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    names.push_back("result " + std::to_string(i));
+    check_result(results[i], out_layouts[i], mesh, "custom_shard: " + names.back());
+  }
+  if (region.reaches_outside(results)) {
     throw UsageError(
         Message("HP-F014",
                 "custom_shard: the function uses a tensor that requires grad and is none "
                 "of its inputs")
             .hint("hand it in: its gradient would be this rank's part alone"));
   }
-  std::vector<at::Tensor> ties;
-  if (const at::Tensor anchor = torch_layer::region_anchor(entered); anchor.defined()) {
-    ties.push_back(anchor);
-  }
-  results = torch_layer::leave_region(results, ties, /*forced=*/true, mesh);
+  results = region.leave(results);
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const Shape sizes = fitted_sizes("custom_shard", results[i], out_layouts[i]);
-    results[i] = torch_layer::wrap(results[i], out_layouts[i], sizes);
+    torch_layer::check_gradient_passes(results[i], out_layouts[i], "custom_shard: " + names[i]);
   }
-  return results;
+  return torch_layer::wrap_parts(results, out_layouts, "custom_shard", names, false);
 }
 
 ValueAndGrad value_and_grad(const std::function<at::Tensor()>& fn,

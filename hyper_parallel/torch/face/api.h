@@ -48,18 +48,20 @@ const Layout* layout_of(const at::Tensor& t);
 using LocalFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
 /// Run code that is written for the parts of tensors, and may communicate itself
-/// (torch/comm/collective_ops.h). `inputs` are moved to `in_layouts` first (empty: each keeps its
+/// (torch/face/collectives.h). `inputs` are moved to `in_layouts` first (empty: each keeps its
 /// own; null for a plain tensor, which counts as the same value on every rank); results are taken
 /// as parts in `out_layouts`. Without any DTensor it is a plain call.
 ///
-///     custom_shard([&](const auto& t) { return std::vector{all_reduce(t[0].mm(t[1]), mesh, {1})};
-///     },
+///     custom_shard([](const auto& t) { return std::vector{all_reduce(t[0].mm(t[1]), "tp")}; },
 ///                  {x, w}, {rows}, {cut, rows_of_w});
 ///
 /// Gradients are the true adjoint of what `fn` computes on all ranks. If an input requires grad,
 /// all floating-point results do.
-/// Throws UsageError: a wrong number of layouts, a layout for a plain tensor, results of other
-/// shapes than their layouts say.
+/// What ranks do with the results of collectives may differ: the graph has all collectives on every
+/// rank.
+/// Throws UsageError: a wrong number of layouts, a layout for a plain tensor, another mesh, results
+/// of other shapes than their layouts say, a closure over what requires grad, P(max) of it.
+/// Cost: redistributions of inputs, and one all-gather of sizes if some result is cut.
 std::vector<at::Tensor> custom_shard(const LocalFunction& fn, const std::vector<at::Tensor>& inputs,
                                      const std::vector<const Layout*>& out_layouts,
                                      const std::vector<const Layout*>& in_layouts = {});

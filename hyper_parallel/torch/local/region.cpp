@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -152,6 +153,50 @@ bool reaches_outside(const std::vector<at::Tensor>& tensors, std::uint64_t since
   }
   return false;
 }
+
+LocalRegion::LocalRegion(const Mesh* mesh, bool joined)
+    : mesh_(mesh), joined_(joined), since_(graph_mark()) {}
+
+std::vector<at::Tensor> LocalRegion::enter(const std::vector<at::Tensor>& locals) {
+  std::vector<at::Tensor> out = enter_region(locals, mesh_);
+  for (const at::Tensor& t : out) {
+    if (t.requires_grad()) entered_.push_back(t);
+  }
+  return out;
+}
+
+at::Tensor LocalRegion::anchor() {
+  if (!joined_ || entered_.empty() || !at::GradMode::is_enabled()) return {};
+  if (!anchor_.defined()) anchor_ = region_anchor(entered_);
+  return anchor_;
+}
+
+bool LocalRegion::reaches_outside(const std::vector<at::Tensor>& results) const {
+  if (!at::GradMode::is_enabled()) return false;
+  std::vector<at::Tensor> all = results;
+  all.insert(all.end(), ties_.begin(), ties_.end());
+  return torch_layer::reaches_outside(all, since_);
+}
+
+std::vector<at::Tensor> LocalRegion::leave(const std::vector<at::Tensor>& results) {
+  std::vector<at::Tensor> ties;
+  if (const at::Tensor first = anchor(); first.defined()) ties.push_back(first);
+  ties.insert(ties.end(), ties_.begin(), ties_.end());
+  return leave_region(results, ties, joined_, mesh_);
+}
+
+namespace {
+
+thread_local LocalRegion* current = nullptr;
+
+}  // namespace
+
+LocalRegion* current_region() { return current; }
+
+LocalRegion* set_current_region(LocalRegion* region) { return std::exchange(current, region); }
+
+RegionGuard::RegionGuard(LocalRegion* region) : before_(set_current_region(region)) {}
+RegionGuard::~RegionGuard() { set_current_region(before_); }
 
 const Mesh* backward_mesh() {
   const int pass = torch::autograd::get_current_graph_task_id();

@@ -38,6 +38,56 @@ std::uint64_t graph_mark();
 /// in by `enter_region`: what a function closes over. Its gradient would be this rank's part alone.
 bool reaches_outside(const std::vector<at::Tensor>& tensors, std::uint64_t since);
 
+/// One run of code on local tensors, of the calling thread.
+class LocalRegion {
+ public:
+  /// `joined`: all results depend on all collectives, as data may decide what a rank uses.
+  explicit LocalRegion(const Mesh* mesh, bool joined = true);
+
+  const Mesh* mesh() const { return mesh_; }
+
+  /// The locals as the code uses them.
+  std::vector<at::Tensor> enter(const std::vector<at::Tensor>& locals);
+
+  /// What collectives hang on; undefined if no input requires grad.
+  at::Tensor anchor();
+
+  /// Let the results hang on that of a collective.
+  void tie(const at::Tensor& result) { ties_.push_back(result); }
+
+  /// True if the code used tensors that require grad and came in by another way.
+  bool reaches_outside(const std::vector<at::Tensor>& results) const;
+
+  /// The results as the outside uses them.
+  std::vector<at::Tensor> leave(const std::vector<at::Tensor>& results);
+
+ private:
+  const Mesh* mesh_;
+  bool joined_;
+  std::uint64_t since_;
+  std::vector<at::Tensor> entered_;
+  at::Tensor anchor_;
+  std::vector<at::Tensor> ties_;
+};
+
+/// The region whose code runs on this thread; null outside.
+LocalRegion* current_region();
+
+/// Makes `region` the current one for its life; null: none.
+class RegionGuard {
+ public:
+  explicit RegionGuard(LocalRegion* region);
+  ~RegionGuard();
+  RegionGuard(const RegionGuard&) = delete;
+  RegionGuard& operator=(const RegionGuard&) = delete;
+
+ private:
+  LocalRegion* before_;
+};
+
+/// Set the current region, null for none; returns the one before.
+LocalRegion* set_current_region(LocalRegion* region);
+
 /// The mesh of the region whose backward pass this thread runs now; null outside.
 const Mesh* backward_mesh();
 

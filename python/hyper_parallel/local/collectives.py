@@ -1,11 +1,22 @@
 """Collectives for code on local tensors, along mesh axes by name, all differentiable.
 
 Inside ``custom_shard`` and ``DFunction`` the mesh is known; elsewhere give ``mesh=``. All ranks
-along the axes must call the same collectives in the same order. Gradients are the true transposes:
+along the axes must call the same collectives in the same order. Gradients are the true transposes,
+any number of times. With ranks 0 and 1, values a b c d, gradients u v w x:
 
-    all_reduce      all_reduce            all_gather   reduce_scatter
-    all_to_all      the inverse           broadcast    sum to the source
-    permute         the inverse
+                    forward                      backward
+    all_reduce      P -> R                       P -> R
+                    [a] [b]     -> [a+b] [a+b]   [u] [v]     -> [u+v] [u+v]
+    all_gather      S -> R                       P -> S
+                    [a] [b]     -> [a b] [a b]   [u v] [w x] -> [u+w] [v+x]
+    reduce_scatter  P -> S                       S -> R
+                    [a b] [c d] -> [a+c] [b+d]   [u] [v]     -> [u v] [u v]
+    all_to_all      S -> S                       S -> S
+                    [a b] [c d] -> [a c] [b d]   [u v] [w x] -> [u w] [v x]
+    broadcast       one -> R                     P -> one
+                    [a] [b]     -> [a] [a]       [u] [v]     -> [u+v] [0]
+    permute (0, 1)  S -> S, zeros elsewhere      S -> S
+                    [a] [b]     -> [0] [a]       [u] [v]     -> [v] [0]
 """
 
 from __future__ import annotations
@@ -17,25 +28,8 @@ import torch
 
 from hyper_parallel import _torch
 from hyper_parallel._core import Mesh
-from hyper_parallel.errors import UnsupportedError, make_error, usage_error
-from hyper_parallel.launch.ranks import rank
+from hyper_parallel._torch import Pending
 from hyper_parallel.layouts.mesh import as_mesh
-from hyper_parallel.local.moves import (
-    REDUCTIONS,
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Broadcast,
-    Group,
-    Move,
-    Nothing,
-    OnBytes,
-    OnReal,
-    Permute,
-    ReduceScatter,
-    apply_move,
-)
-from hyper_parallel.local.region import current_region
 
 __all__ = [
     "Pending",
@@ -50,8 +44,6 @@ __all__ = [
 ]
 
 Axis = str | Sequence[str]
-
-# ---- The functions -------------------------------------------------------------------------
 
 
 def all_reduce(
@@ -73,19 +65,7 @@ def all_reduce(
     Cost:
         One all-reduce; backward another one.
     """
-    if op not in REDUCTIONS:
-        raise usage_error(
-            "HP-C020", f'all_reduce: no reduction "{op}"', reductions=", ".join(REDUCTIONS)
-        )
-    if op not in ("sum", "avg") and x.requires_grad and torch.is_grad_enabled():
-        raise make_error(
-            UnsupportedError,
-            "HP-C021",
-            f"all_reduce: no gradient flows through {op}",
-            hint="call it on x.detach()",
-        )
-    group = _group(axis, mesh, "all_reduce")
-    return _run(AllReduce(group, op), x, async_op, group, joined=op in ("sum", "avg"))
+    return _torch.all_reduce(x, _names(axis), op, _mesh(mesh), async_op)
 
 
 def all_gather(
@@ -109,17 +89,7 @@ def all_gather(
     Cost:
         One all-gather; backward one reduce-scatter.
     """
-    group = _group(axis, mesh, "all_gather")
-    dim = _dim(x, dim, "all_gather")
-    lengths = _lengths(sizes, group, "all_gather") or [x.shape[dim]] * group.size
-    if lengths[group.index] != x.shape[dim]:
-        raise usage_error(
-            "HP-C022",
-            f"all_gather: this rank's part has {x.shape[dim]} rows, sizes says "
-            f"{lengths[group.index]}",
-            sizes=lengths,
-        )
-    return _run(AllGather(group, dim, tuple(lengths)), x, async_op, group)
+    return _torch.all_gather(x, _names(axis), dim, _numbers(sizes), _mesh(mesh), async_op)
 
 
 def reduce_scatter(
@@ -145,24 +115,7 @@ def reduce_scatter(
     Cost:
         One reduce-scatter; backward one all-gather.
     """
-    if op not in ("sum", "avg"):
-        raise usage_error("HP-C020", f'reduce_scatter: no reduction "{op}"', reductions="sum, avg")
-    group = _group(axis, mesh, "reduce_scatter")
-    dim = _dim(x, dim, "reduce_scatter")
-    lengths = _lengths(sizes, group, "reduce_scatter")
-    if lengths is None:
-        if x.shape[dim] % group.size:
-            raise usage_error(
-                "HP-C022",
-                f"reduce_scatter: {x.shape[dim]} rows cannot be cut evenly for {group.size} ranks",
-                hint="sizes=[...], one a rank",
-            )
-        lengths = [x.shape[dim] // group.size] * group.size
-    if sum(lengths) != x.shape[dim]:
-        raise usage_error(
-            "HP-C022", f"reduce_scatter: {x.shape[dim]} rows, sizes sums to {sum(lengths)}"
-        )
-    return _run(ReduceScatter(group, dim, tuple(lengths), op), x, async_op, group)
+    return _torch.reduce_scatter(x, _names(axis), dim, op, _numbers(sizes), _mesh(mesh), async_op)
 
 
 def all_to_all(
@@ -191,27 +144,9 @@ def all_to_all(
         One all-to-all; backward another one. Without ``receive_sizes`` one more of a number a rank,
         and a wait on the host.
     """
-    group = _group(axis, mesh, "all_to_all")
-    if x.dim() == 0:
-        raise usage_error("HP-C022", "all_to_all: a tensor of no dims has no rows")
-    send = _lengths(send_sizes, group, "all_to_all")
-    receive = _lengths(receive_sizes, group, "all_to_all")
-    if send is None:
-        if x.shape[0] % group.size:
-            raise usage_error(
-                "HP-C022",
-                f"all_to_all: {x.shape[0]} rows cannot be shared evenly by {group.size} ranks",
-                hint="send_sizes=[...], one a rank",
-            )
-        send = [x.shape[0] // group.size] * group.size
-        receive = receive or send
-    if sum(send) != x.shape[0]:
-        raise usage_error(
-            "HP-C022", f"all_to_all: {x.shape[0]} rows, send_sizes sums to {sum(send)}"
-        )
-    if receive is None:
-        receive = _exchanged(send, group, x.device)
-    return _run(AllToAll(group, tuple(send), tuple(receive)), x, async_op, group)
+    return _torch.all_to_all(
+        x, _names(axis), _numbers(send_sizes), _numbers(receive_sizes), _mesh(mesh), async_op
+    )
 
 
 def broadcast(
@@ -225,9 +160,7 @@ def broadcast(
     Cost:
         One broadcast; backward one all-reduce.
     """
-    group = _group(axis, mesh, "broadcast")
-    _check_place(source, group, "broadcast")
-    return _run(Broadcast(group, source), x, async_op, group)
+    return _torch.broadcast(x, _names(axis), source, _mesh(mesh), async_op)
 
 
 def permute(
@@ -249,119 +182,29 @@ def permute(
     Cost:
         One all-to-all in which a rank sends its tensor once; backward another one.
     """
-    group = _group(axis, mesh, "permute")
-    made = tuple((int(source), int(target)) for source, target in pairs)
-    for side in zip(*made, strict=True):
-        for place in side:
-            _check_place(place, group, "permute")
-        if len(set(side)) < len(side):
-            raise usage_error("HP-C023", "permute: a place is named twice", pairs=list(made))
-    shape = (*x.shape, 2) if x.is_complex() else tuple(x.shape)
-    return _run(Permute(group, made, shape), x, async_op, group)
+    made = [(int(source), int(target)) for source, target in pairs]
+    return _torch.permute(x, _names(axis), made, _mesh(mesh), async_op)
 
 
 def axis_rank(axis: Axis, *, mesh: Any = None) -> int:
     """Tell the calling rank's place along ``axis``, from 0."""
-    return _group(axis, mesh, "axis_rank").index
+    return _torch.axis_rank(_names(axis), _mesh(mesh))
 
 
 def axis_size(axis: Axis, *, mesh: Any = None) -> int:
     """Tell the number of ranks along ``axis``."""
-    return _group(axis, mesh, "axis_size").size
+    return _torch.axis_size(_names(axis), _mesh(mesh))
 
 
-class Pending:
-    """A collective under way: ``wait`` gives its result."""
-
-    def __init__(self, move: Move, x: torch.Tensor, joined: bool) -> None:
-        self._move, self._x, self._joined = move, x, joined
-        with torch.no_grad():
-            self._raw = move.start(x.detach())
-        self._result: torch.Tensor | None = None
-
-    def wait(self) -> torch.Tensor:
-        """Get the result. The graph is made here: all ranks must wait in the same order."""
-        if self._result is None:
-            self._result = apply_move(self._move, self._x, self._raw, self._joined)
-        return self._result
+def _names(axis: Axis) -> list[str]:
+    return [axis] if isinstance(axis, str) else list(axis)
 
 
-# ---- Arguments ------------------------------------------------------------------------------
+def _mesh(mesh: Any) -> Mesh | None:
+    return None if mesh is None else as_mesh(mesh)
 
 
-def _group(axis: Axis, mesh: Any, what: str) -> Group:
-    core = _mesh(mesh, what)
-    names = [axis] if isinstance(axis, str) else list(axis)
-    axes = [core.axis(name) for name in names]
-    if core.coordinate(rank()) is None:
-        raise usage_error("HP-M032", f"{what}: rank {rank()} is not in the mesh", mesh=core)
-    ranks = tuple(core.group(axes, rank()))
-    return Group(core, tuple(axes), ranks, ranks.index(rank()))
-
-
-def _mesh(mesh: Any, what: str) -> Mesh:
-    if mesh is not None:
-        return as_mesh(mesh)
-    region = current_region()
-    found = region.mesh if region is not None else _torch.backward_mesh()
-    if found is None:
-        raise usage_error(
-            "HP-C024",
-            f"{what}: which mesh? outside custom_shard and DFunction it is not known",
-            hint=f"{what}(..., mesh=mesh)",
-        )
-    return found
-
-
-def _dim(x: torch.Tensor, dim: int, what: str) -> int:
-    if not -x.dim() <= dim < x.dim():
-        raise usage_error("HP-C022", f"{what}: dim {dim} is out of range", shape=list(x.shape))
-    return dim % x.dim()
-
-
-def _lengths(sizes: Any, group: Group, what: str) -> list[int] | None:
+def _numbers(sizes: Sequence[int] | torch.Tensor | None) -> list[int] | None:
     if sizes is None:
         return None
-    lengths = [int(n) for n in (sizes.tolist() if isinstance(sizes, torch.Tensor) else sizes)]
-    if len(lengths) != group.size or any(n < 0 for n in lengths):
-        raise usage_error(
-            "HP-C022", f"{what}: one size a rank is needed", ranks=group.size, sizes=lengths
-        )
-    return lengths
-
-
-def _check_place(place: int, group: Group, what: str) -> None:
-    if not 0 <= place < group.size:
-        raise usage_error(
-            "HP-C023", f"{what}: no place {place} among {group.size} ranks", hint="places from 0"
-        )
-
-
-def _exchanged(send: list[int], group: Group, device: torch.device) -> list[int]:
-    """Tell each rank how much it will get."""
-    if group.size == 1:
-        return list(send)
-    with torch.no_grad():
-        counts = torch.tensor(send, dtype=torch.int64, device=device)
-        return AllToAll(group, (1,) * group.size, (1,) * group.size).run(counts).tolist()
-
-
-def _run(move: Move, x: torch.Tensor, async_op: bool, group: Group, joined: bool = True) -> Any:
-    if _torch.is_dtensor(x):
-        raise usage_error(
-            "HP-C025",
-            "collectives of local code take plain tensors",
-            given=_torch.describe(x),
-            hint="redistribute() moves a DTensor; inside custom_shard tensors are plain",
-        )
-    if group.size == 1:
-        move = Nothing(group)
-    elif x.is_complex():
-        move = OnReal(move)
-    elif x.dtype == torch.bool:
-        if isinstance(move, AllReduce) and move.op in ("sum", "avg", "prod"):
-            raise usage_error(
-                "HP-C020", f"all_reduce: booleans have no {move.op}", hint="max is or, min is and"
-            )
-        move = OnBytes(move)
-    return Pending(move, x, joined) if async_op else apply_move(move, x, None, joined)
+    return [int(n) for n in (sizes.tolist() if isinstance(sizes, torch.Tensor) else sizes)]

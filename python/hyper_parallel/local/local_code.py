@@ -439,22 +439,9 @@ class _Outputs:
             )
         parts = self.region.leave(self.parts)
         for part, layout, place in zip(parts, self.layouts, self.places, strict=True):
-            check_gradient_passes(part, layout, f"custom_shard: {place} of {self.name}")
+            _torch.check_gradient_passes(part, layout, f"custom_shard: {place} of {self.name}")
         return wrap_results(parts, self.layouts, f"custom_shard: {self.name}", self.places)
 
     @staticmethod
     def fill(value: Any, tensors: list[Any]) -> Any:
         return _filled(value, tensors)
-
-
-def check_gradient_passes(part: torch.Tensor, layout: Layout_, what: str) -> None:
-    """Refuse a result that requires grad and is P(max), P(min) or P(prod)."""
-    for placement in layout.placements:
-        kind = placement.reduce_op if placement.is_partial() else "sum"
-        if part.requires_grad and kind not in ("sum", "avg"):
-            raise usage_error(
-                "HP-F012",
-                f"{what} requires grad, and no gradient passes P({kind})",
-                layout=layout.to_string_with_mesh(),
-                hint="reduce it inside, or detach() the inputs",
-            )
