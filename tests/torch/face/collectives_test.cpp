@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <functional>
 
 #include "hyper_parallel/core/error.h"
@@ -181,8 +182,8 @@ TEST_CASE("mistakes have the codes of Python") {
         {"HP-C021", [&] { all_reduce(x.clone().requires_grad_(), "tp", ReduceOp::max, mesh); }},
         {"HP-C022", [&] { reduce_scatter(x, "tp", 0, ReduceOp::sum, std::nullopt, mesh); }},
         {"HP-C022", [&] { all_gather(x, "tp", 2, std::nullopt, mesh); }},
-        {"HP-C022", [&] { all_gather(x, "tp", 0, Lengths({1, 1, 1}), mesh); }},
-        {"HP-C022", [&] { all_to_all(x, "tp", Lengths({4}), std::nullopt, mesh); }},
+        {"HP-C022", [&] { all_gather(x, "tp", 0, std::vector<std::int64_t>{1, 1, 1}, mesh); }},
+        {"HP-C022", [&] { all_to_all(x, "tp", std::vector<std::int64_t>{4}, std::nullopt, mesh); }},
         {"HP-C023", [&] { broadcast(x, "tp", 3, mesh); }},
         {"HP-C023", [&] { permute(x, "tp", {{0, 1}, {0, 2}}, mesh); }},
         {"HP-C025",
