@@ -9,8 +9,8 @@ from torch.distributed import tensor as theirs
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import parallel as torch_parallel
 
-RANKS = Path(__file__).parent.parent / "ranks"
-sys.path[:0] = [str(RANKS), str(RANKS / "modules")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "ranks"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "ranks/modules"))
 
 import test_style as t
 
