@@ -31,8 +31,8 @@ const Layout* seen(const Layout* layout, const DimMap& map) {
   if (layout == nullptr) return nullptr;
   std::vector<Split> splits = layout->splits();
   for (Split& s : splits) {
-    if (static_cast<std::size_t>(s.dim) >= map.size()) return nullptr;
-    const std::vector<int>& ours = map[static_cast<std::size_t>(s.dim)];
+    if (at(s.dim) >= map.size()) return nullptr;
+    const std::vector<int>& ours = map[at(s.dim)];
     if (ours.size() != 1) return nullptr;
     s.dim = ours.front();
   }
@@ -65,8 +65,8 @@ void Adapter::take(std::vector<int> order) {
   ours.inputs.clear();
   ours.list_lengths.assign(order_.size(), -1);
   for (int i : order_) {
-    if (i >= 0 && static_cast<std::size_t>(i) < theirs.inputs.size()) {
-      ours.inputs.push_back(theirs.inputs[static_cast<std::size_t>(i)]);
+    if (i >= 0 && at(i) < theirs.inputs.size()) {
+      ours.inputs.push_back(theirs.inputs[at(i)]);
       continue;
     }
     ours.inputs.emplace_back();
@@ -93,7 +93,7 @@ TensorMap Adapter::back(const TensorMap& map, const DimMap* dims, Shape sizes) c
   out.joint.clear();
   for (std::size_t d = 0; d < dims->size(); ++d) {
     for (int o : (*dims)[d]) {
-      const auto our = static_cast<std::size_t>(o);
+      const auto our = at(o);
       out.dims[d].insert(out.dims[d].end(), map.dims[our].begin(), map.dims[our].end());
       if (!known) out.sizes[d] *= map.sizes[our];
       if (!map.joint.empty() && map.joint[our] != kNoFactor) put_joint(out, d, map.joint[our]);
@@ -113,8 +113,8 @@ ConcreteRule Adapter::run() {
   rule.inputs = start(theirs).inputs;
   for (TensorMap& map : rule.inputs) map.shape_only = true;  // those that we do not take
   for (std::size_t i = 0; i < order_.size() && i < made.inputs.size(); ++i) {
-    if (order_[i] < 0 || static_cast<std::size_t>(order_[i]) >= rule.inputs.size()) continue;
-    TensorMap& map = rule.inputs[static_cast<std::size_t>(order_[i])];
+    if (order_[i] < 0 || at(order_[i]) >= rule.inputs.size()) continue;
+    TensorMap& map = rule.inputs[at(order_[i])];
     map = back(made.inputs[i], find_dims(operand_dims_, i), map.sizes);
   }
   if (results_.empty()) {
@@ -124,7 +124,7 @@ ConcreteRule Adapter::run() {
   for (std::size_t i = 0; i < results_.size(); ++i) {
     TensorMap map = whole({});
     map.present = false;
-    if (results_[i] >= 0) map = made.outputs[static_cast<std::size_t>(results_[i])];
+    if (results_[i] >= 0) map = made.outputs[at(results_[i])];
     rule.outputs.push_back(back(map, find_dims(result_dims_, i), {}));
   }
   rule.writes.clear();

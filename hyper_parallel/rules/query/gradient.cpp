@@ -185,7 +185,7 @@ std::vector<StrategyTensor> strategy_gradients(const Query& query, const Concret
                                                const AxisChoice& choice) {
   const bool partial = choice.kind == AxisChoice::Kind::partial;
   if (choice.kind == AxisChoice::Kind::factor &&
-      rule.factors[static_cast<std::size_t>(choice.factor)].kind == FactorKind::blocked) {
+      rule.factors[at(choice.factor)].kind == FactorKind::blocked) {
     return {};
   }
   // Where an operand is P its gradient is whole, and so are the others' only if it is alone.

@@ -145,8 +145,7 @@ ConcreteRule expand_as(Adapter& call) {
 ConcreteRule layer_norm(Adapter& call) {
   check_count(call.theirs, 1, 3);
   const Shape& sizes = call.sizes(0);
-  const auto begin = static_cast<std::size_t>(
-      dim_of(call.theirs, "begin_norm_axis", 1, static_cast<int>(sizes.size())));
+  const std::size_t begin = dim_of(call.theirs, "begin_norm_axis", 1, sizes.size());
   const Shape row(sizes.begin() + static_cast<std::ptrdiff_t>(begin), sizes.end());
   std::vector<int> flat(row.size());
   std::iota(flat.begin(), flat.end(), 0);
@@ -247,12 +246,12 @@ ConcreteRule scan(Adapter& call) {
   const bool flatten = call.theirs.boolean("flatten", false);
   const bool plain =
       !call.theirs.boolean("exclusive", false) && !call.theirs.boolean("reverse", false);
-  const int ndim = static_cast<int>(call.ndim(0));
+  const std::size_t ndim = call.ndim(0);
   if (flatten) set(call, "dim", std::int64_t{0});
   ConcreteRule rule = call.run();
-  const int dim = flatten ? 0 : dim_of(call.theirs, "axis", -1, ndim);
-  for (int d = 0; d < ndim; ++d) {
-    for (int f : rule.inputs[0].dims[static_cast<std::size_t>(d)]) {
+  const std::size_t dim = flatten ? 0 : dim_of(call.theirs, "axis", -1, ndim);
+  for (std::size_t d = 0; d < ndim; ++d) {
+    for (int f : rule.inputs[0].dims[d]) {
       if (flatten || (d == dim && !plain)) block(rule, f);
     }
   }
@@ -282,8 +281,8 @@ ConcreteRule unsqueeze(Adapter& call) {
   check_count(call.theirs, 1, 1);
   Shape shape = call.sizes(0);
   for (std::int64_t axis : call.list("axis")) {
-    const int at = check_dim(call.theirs, axis, shape.size() + 1);
-    shape.insert(shape.begin() + at, 1);
+    const std::size_t place = check_dim(call.theirs, axis, shape.size() + 1);
+    shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(place), 1);
   }
   set(call, "shape", std::move(shape));
   return call.run();
