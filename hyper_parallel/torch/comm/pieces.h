@@ -19,8 +19,9 @@ void put(at::Tensor& x, const Region& places, const at::Tensor& value);
 /// Zeros behind `x` in each dim up to `shape`; `x` itself if it has that shape.
 at::Tensor pad_to(const at::Tensor& x, const Shape& shape);
 
-/// How equal pieces that form a grid lie in a tensor, against the same pieces one after another
-/// in a buffer: a view, a permutation, a view.
+/// Equal pieces that form a grid in a tensor, and the same pieces one after another in a buffer.
+/// Three local steps turn one into the other: view each dim as (place in the grid, inside a piece),
+/// permute so that the places come first, view as the buffer.
 struct Grid {
   Shape tensor = {};                           // its shape
   Shape buffer = {};                           // pieces one after another along dim 0

@@ -25,7 +25,7 @@ struct Action {
   ReduceOp op = ReduceOp::sum;
   double factor = 1;
   Group group;         // of steps that communicate
-  bool first = false;  // own: this rank keeps its value
+  bool first = false;  // of step `own`: this rank keeps its value, the others take zeros
   bool idle = false;   // nothing to send in this rank's group
   Shape before;        // shapes of the local tensor
   Shape after;

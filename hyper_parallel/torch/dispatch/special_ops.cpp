@@ -68,8 +68,8 @@ at::Tensor laid_out(Frame& f, const at::Tensor& t) {
   return out;
 }
 
-// The elements in the order of memory; new ones are 0, so that replicas agree. A dim that is split
-// stays so if it is there still.
+// The elements in the order of memory; new ones are 0, so that replicas agree. A dim that is cut
+// stays cut if the tensor still has that dim afterwards.
 void resize_to(Frame& f, c10::IntArrayRef sizes) {
   const at::Tensor self = f.argument(0).toTensor();
   if (is_dtensor(self) && self.sizes() != sizes) {
