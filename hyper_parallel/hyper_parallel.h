@@ -4,6 +4,7 @@
 ///
 ///     Mesh, Placement, Layout     how tensors lie
 ///     distribute_tensor, from_local, to_local, full_tensor, redistribute, reduce_partial
+///     zeros, ones, full, rand, randn, empty    new ones;  assign    t[index] = value
 ///     custom_shard, and all_reduce and other collectives for the code inside; value_and_grad
 ///     register_rule               a sharding rule for an op of the program's own
 ///     shard_parameters            a torch::nn::Module by a plan
@@ -24,6 +25,8 @@
 #include "hyper_parallel/torch/dispatch/user_ops.h"
 #include "hyper_parallel/torch/face/api.h"
 #include "hyper_parallel/torch/face/collectives.h"
+#include "hyper_parallel/torch/face/factories.h"
+#include "hyper_parallel/torch/face/indexing.h"
 #include "hyper_parallel/torch/face/module.h"
 #include "hyper_parallel/torch/ranks/ranks.h"
 

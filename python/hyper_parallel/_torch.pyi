@@ -80,6 +80,23 @@ def local_cotangent(gradient: torch.Tensor, layout: Layout_, sizes: Sequence[int
 def gradient_factor(layout: Layout_) -> float:
     """By how much the gradient is larger than the local cotangent: n for a ``P(avg)`` axis."""
 
+def make_filled(
+    name: str,
+    sizes: Sequence[int],
+    layout: Layout_,
+    like: torch.Tensor,
+    value: torch.Tensor,
+    requires_grad: bool,
+) -> DTensor:
+    """The factory of this name; ``like`` has the element type and the device, ``value`` one
+    number."""
+
+def needs_coordinates(tensor: torch.Tensor, index: list[Any], value_ndim: int) -> bool:
+    """Whether ``tensor[index] = value`` cannot be written through a view."""
+
+def assign_by_coordinates(tensor: torch.Tensor, index: list[Any], value: torch.Tensor) -> None:
+    """Write ``value`` where ``index`` points: each rank the elements that it holds."""
+
 # Code on local tensors
 class Region:
     """One run of code on local tensors: its mesh, and the borders of its graph.

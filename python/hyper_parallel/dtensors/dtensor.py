@@ -232,9 +232,7 @@ class DTensor(torch.Tensor):
     # ---- As a Python value -----------------------------------------------------------------
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if indexing.needs_coordinates(self, index, value):
-            indexing.put(self, index, value)
-        else:
+        if not indexing.assign(self, index, value):
             super().__setitem__(index, value)
 
     def new_tensor(self, data: Any, **options: Any) -> torch.Tensor:  # type: ignore[override]
