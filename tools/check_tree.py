@@ -31,7 +31,7 @@ CPP_ROOMS = {
     "rules/engine": "core plan rules",
     "rules/families": "core rules rules/build rules/text",
     "rules/query": "core rules rules/build rules/text rules/engine rules/families",
-    "explain": "core plan",
+    "explain": "core plan rules rules/text rules/query",
     "torch/base": "core",
     "torch/ranks/local": "core torch/base",
     "torch/ranks": "core torch/base torch/ranks/local",

@@ -74,15 +74,11 @@ std::string table(std::span<const CommRow> rows) {
   return aligned(lines, {3, 4});
 }
 
-namespace {
-
 std::string cause(const CommRow& row) {
   if (!row.op.empty()) return "for " + row.op + ": " + row.reason;
   if (!row.reason.empty()) return row.reason;
   return row.backward ? "for a gradient" : "asked for by the program";
 }
-
-}  // namespace
 
 std::string why(std::span<const CommRow> rows) {
   if (rows.empty()) return "no collective was issued";

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/explain/report.h"
@@ -17,7 +18,9 @@ th, td { border-bottom: 1px solid var(--line); padding: .25rem .8rem; text-align
   vertical-align: top; }
 th { background: var(--soft); font-weight: 600; white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-code { font: 13px/1.6 ui-monospace, monospace; }
+.name { white-space: nowrap; }
+code { font: 13px/1.6 ui-monospace, monospace; white-space: nowrap; }
+.wide { overflow-x: auto; }
 .backward { background: var(--soft); }
 .total { font-weight: 600; }
 .bar { background: var(--bar); display: inline-block; height: .7em; min-width: 1px; }
@@ -50,7 +53,10 @@ std::string escaped(std::string_view text) {
 }
 
 std::string cell(std::string_view text) { return "<td>" + escaped(text) + "</td>"; }
-std::string code(std::string_view text) {
+std::string name_cell(std::string_view text) {
+  return "<td class=\"name\">" + escaped(text) + "</td>";
+}
+std::string code_cell(std::string_view text) {
   return text.empty() ? "<td></td>" : "<td><code>" + escaped(text) + "</code></td>";
 }
 std::string number(std::int64_t value) {
@@ -78,16 +84,23 @@ std::string sums_table(std::span<const CommRow> rows) {
 
 std::string rows_table(std::span<const CommRow> rows) {
   std::string out =
-      "<table>\n<tr><th class=\"number\">no.</th><th>phase</th><th>collective</th><th>axes</th>"
-      "<th class=\"number\">ranks</th><th>tensor</th><th class=\"number\">bytes a rank</th>"
-      "<th>op</th><th>why</th></tr>\n";
+      "<div class=\"wide\">\n<table>\n<tr><th class=\"number\">no.</th><th>phase</th>"
+      "<th>collective</th><th>axes</th><th class=\"number\">ranks</th><th>tensor</th>"
+      "<th class=\"number\">bytes a rank</th><th>op</th><th>why</th></tr>\n";
+  std::map<int, std::int64_t> first_of;  // the first row of each joined collective
   std::int64_t at = 0;
   for (const CommRow& row : rows) {
-    out += "<tr class=\"" + std::string(row.phase()) + "\">" + number(++at) + cell(row.phase()) +
-           cell(row.kind) + cell(join(row.axes, " ")) + number(row.ranks) + code(moved(row)) +
-           number(row.bytes) + code(row.op) + cell(row.reason) + "</tr>\n";
+    ++at;
+    std::string why = row.op.empty() ? cause(row) : row.reason;
+    if (row.joined != 0) {
+      const auto [first, is_first] = first_of.emplace(row.joined, at);
+      if (!is_first) why += "; went out with no. " + std::to_string(first->second);
+    }
+    out += "<tr class=\"" + std::string(row.phase()) + "\">" + number(at) + name_cell(row.phase()) +
+           name_cell(row.kind) + name_cell(join(row.axes, " ")) + number(row.ranks) +
+           code_cell(moved(row)) + number(row.bytes) + code_cell(row.op) + cell(why) + "</tr>\n";
   }
-  return out + "</table>\n";
+  return out + "</table>\n</div>\n";
 }
 
 }  // namespace

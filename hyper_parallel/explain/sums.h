@@ -21,7 +21,10 @@ struct Sum {
 /// Forward first, each in order of first use; the total last.
 std::vector<Sum> sums(std::span<const CommRow> rows);
 
-/// `f32[4, 8] S(0) R -> R R`: what a collective moves.
+/// What a collective moves: `f32[4, 8] S(0) R -> R R`.
 std::string moved(const CommRow& row);
+
+/// What a collective is for: `for aten::linear: input, axis tp`, `for a gradient`.
+std::string cause(const CommRow& row);
 
 }  // namespace hyper_parallel::explain

@@ -307,11 +307,12 @@ class Query_:
         """All strategies of one mesh axis: text, handler, gradients; then placements of operands
         and results, and the letter."""
 
+    @property
+    def result_dtype(self) -> str:
+        """The element type that results are shown with."""
+
     def sized(self) -> str:
         """The rule of this call in letters and sizes: ``*m k, *k n -> m n {m=8, k=16, n=32}``."""
-
-    def reads_back(self) -> bool:
-        """True if the text of ``sized`` is read as an equal rule."""
 
 def rule_names() -> list[str]:
     """Every name that inference knows, sorted."""
@@ -407,3 +408,24 @@ def explain_plan(source: str, target: str, topology: str = "uniform", json: bool
 
 def topologies() -> list[str]:
     """The names of the known topologies, the default first."""
+
+def short_dtype(name: str) -> str:
+    """The library's name of an element type: f32 for float32; other text as it is."""
+
+def parse_operand(text: str) -> tuple[str, list[int], str | None]:
+    """Element type, sizes and layout of ``f32[8, 16] on dp=2 tp=4: S(0) R``."""
+
+def parse_attrs(text: str) -> dict[str, Any]:
+    """Attributes by name: ``dim=1 keepdim=True shape=[2, 3]``."""
+
+def rule_sample(op: str, rule: str) -> str:
+    """The sample call of a row, empty if there is none."""
+
+def rules_listing() -> str:
+    """The names of all rows, by family."""
+
+def rules_table(op: str, operands: str = "", attrs: str = "") -> str:
+    """The strategies of one mesh axis in a call, by default the row's sample call."""
+
+def rules_markdown() -> str:
+    """The page docs/rules.md."""

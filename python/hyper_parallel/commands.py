@@ -43,21 +43,19 @@ def rules(arguments: Sequence[str]) -> int:
     hyper_parallel rules aten::sum "f32[8, 16]" dim=1        with attributes
     hyper_parallel rules --markdown                          the page docs/rules.md
     """
-    from hyper_parallel.rules import page
-
     parser = _parser(rules)
     parser.add_argument("op", nargs="?", help="aten::mm, mm, topk; all names are listed without it")
     parser.add_argument("rest", nargs="*", help="operands as text, and attributes")
     parser.add_argument("--markdown", action="store_true", help="write docs/rules.md")
     given = parser.parse_args(arguments)
     if given.markdown:
-        print(page.markdown(), end="")
+        print(_core.rules_markdown(), end="")
     elif given.op is None:
-        print(page.listing())
+        print(_core.rules_listing())
     else:
         operands = " ".join(part for part in given.rest if "[" in part and "=" not in part)
         attrs = " ".join(part for part in given.rest if "=" in part)
-        print(page.table(given.op, operands, attrs))
+        print(_core.rules_table(given.op, operands, attrs))
     return 0
 
 

@@ -88,6 +88,9 @@ TEST_SUITE("Explain") {
     CHECK(page.find("input &quot;x&quot; &lt; whole") != std::string::npos);
     CHECK(page.find("<code>f32[4, 8] R S(1) -&gt; R R</code>") != std::string::npos);
     CHECK(page.find("1,048,576") != std::string::npos);
+    CHECK(page.find("<td>for a gradient</td>") != std::string::npos);
+    CHECK(page.find("<td>for a gradient; went out with no. 1</td>") != std::string::npos);
+    CHECK(page.find("<td>asked for by the program</td>") != std::string::npos);
     for (const char* outside : {"http", "<script", "src=", "@import", "url("}) {
       CAPTURE(outside);
       CHECK(page.find(outside) == std::string::npos);

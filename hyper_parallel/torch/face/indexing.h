@@ -6,6 +6,7 @@
 /// `t[index] = value` on DTensors.
 namespace hyper_parallel {
 
+/// What Python writes in the brackets: numbers, slices, `...`, None, masks and tensors of indices.
 using IndexItems = at::ArrayRef<at::indexing::TensorIndex>;
 
 /// Write `value` where `index` points, as Python's `t[index] = value` does on one device. `value`

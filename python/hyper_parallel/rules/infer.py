@@ -162,8 +162,7 @@ class _Call:
         )
 
     def outputs(self, layouts: Sequence[Layout_ | None]) -> tuple[TensorSpec | None, ...]:
-        floats = [s.dtype for s in self.specs if s is not None and s.dtype[0] in "fbc"]
-        kind = floats[0] if floats else next(s.dtype for s in self.specs if s is not None)
+        kind = self.rule.result_dtype
         return tuple(
             None if layout is None or not present else TensorSpec(tuple(sizes), layout, kind)
             for (sizes, present), layout in zip(self.rule.results, layouts, strict=True)
@@ -175,8 +174,8 @@ class _Call:
         shapes = [() if s is None else s.shape for s in self.specs]
         shapes += [tuple(sizes) for sizes, _ in self.rule.results] * 2
         return tuple(
-            Change(names[i], TensorSpec(shapes[i], a), TensorSpec(shapes[i], b), moved, reason)
-            for i, a, b, moved, reason in made["changes"]
+            Change(names[i], TensorSpec(shapes[i], a), TensorSpec(shapes[i], b), *rest)
+            for i, a, b, *rest in made["changes"]
         )
 
     def strategies(self) -> Strategies:
@@ -193,6 +192,7 @@ class _Call:
             made["handler"],
             tuple(r[0] for r in made["rewrites"]),
             made["bytes"],
+            made["text"],
         )
 
 
@@ -309,6 +309,7 @@ def infer_grad(
         call.changes(made),
         made["handler"],
         made["bytes"],
+        made["text"],
     )
 
 

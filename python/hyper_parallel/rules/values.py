@@ -6,17 +6,10 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hyper_parallel import _core
 from hyper_parallel._core import Mesh
-from hyper_parallel.errors import usage_error
 
 __all__ = ["Change", "Gradient", "Inference", "Strategies", "Strategy", "TensorSpec"]
-
-_TYPES = {
-    "float64": "f64", "double": "f64", "float32": "f32", "float": "f32", "float16": "f16",
-    "half": "f16", "bfloat16": "bf16", "int64": "i64", "long": "i64", "int32": "i32",
-    "int": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "complex64": "c64",
-    "complex128": "c128",
-}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +29,7 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
-        kind = str(self.dtype).removeprefix("torch.")
-        object.__setattr__(self, "dtype", _TYPES.get(kind, kind))
+        object.__setattr__(self, "dtype", _core.short_dtype(str(self.dtype)))
 
     @classmethod
     def parse(cls, text: str) -> TensorSpec:
@@ -46,19 +38,8 @@ class TensorSpec:
         Raises:
             UsageError: other text.
         """
-        kind, bracket, rest = text.strip().partition("[")
-        sizes, end, layout = rest.partition("]")
-        try:
-            shape = tuple(int(size) for size in sizes.split(",") if size.strip())
-        except ValueError:
-            shape, bracket = (), ""
-        if not bracket or not end or not kind:
-            raise usage_error(
-                "HP-S043",
-                f"{text!r} describes no tensor",
-                form="f32[8, 16] on dp=2 tp=4: S(0) R",
-            )
-        return cls(shape, layout.strip().removeprefix("on ").strip() or None, kind)
+        dtype, shape, layout = _core.parse_operand(text)
+        return cls(tuple(shape), layout, dtype)
 
     def __str__(self) -> str:
         text = f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -71,7 +52,8 @@ class TensorSpec:
 class Change:
     """An operand that must be redistributed.
 
-    ``bytes`` are those that a rank moves; ``reason`` says which mesh axis does what.
+    ``bytes`` are those that a rank moves; ``reason`` says which mesh axis does what; ``text`` is
+    what is printed.
     """
 
     operand: str
@@ -79,12 +61,10 @@ class Change:
     after: TensorSpec
     bytes: float
     reason: str
+    text: str = dataclasses.field(default="", compare=False)
 
     def __str__(self) -> str:
-        return (
-            f"{self.operand}: {self.before.layout} -> {self.after.layout}, {self.bytes:.0f} bytes: "
-            f"{self.reason}"
-        )
+        return self.text
 
     __repr__ = __str__
 
@@ -101,6 +81,7 @@ class Inference:
         handler: how the op runs if not as it is on local tensors; see docs/rules.md.
         rewrites: other arguments that differ on each rank, such as ``groups``.
         bytes: what a rank moves for all changes and the handler.
+        text: all of it for readers; what is printed.
     """
 
     op: str
@@ -111,12 +92,10 @@ class Inference:
     handler: str
     rewrites: tuple[str, ...]
     bytes: float
+    text: str = dataclasses.field(default="", compare=False)
 
     def __repr__(self) -> str:
-        lines = _lines("input", self.inputs) + _lines("output", self.outputs)
-        lines += _tail(self.changes, self.handler)
-        lines += [f"argument {each} is local" for each in self.rewrites]
-        return _text(self.op, self.mesh, self.bytes, lines)
+        return self.text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +110,7 @@ class Gradient:
         changes: the tensors that must be redistributed.
         handler: as in ``Inference``.
         bytes: what a rank moves for all changes and the handler.
+        text: all of it for readers; what is printed.
     """
 
     op: str
@@ -142,13 +122,10 @@ class Gradient:
     changes: tuple[Change, ...]
     handler: str
     bytes: float
+    text: str = dataclasses.field(default="", compare=False)
 
     def __repr__(self) -> str:
-        lines = _lines("input", self.inputs) + _lines("output", self.outputs)
-        lines += _lines("out_grad", self.out_grads) + _lines("grad", self.grads)
-        return _text(
-            f"{self.op} gradient", self.mesh, self.bytes, lines + _tail(self.changes, self.handler)
-        )
+        return self.text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,15 +179,3 @@ class Strategies(Sequence[Strategy]):
 
     def __repr__(self) -> str:
         return "\n".join([f"{self.op}    {self.rule}", *map(str, self.lines)])
-
-
-def _lines(kind: str, specs: Sequence[TensorSpec | None]) -> list[str]:
-    return [f"{kind} {i}  {spec}" for i, spec in enumerate(specs) if spec is not None]
-
-
-def _tail(changes: Sequence[Change], handler: str) -> list[str]:
-    return [f"change {change}" for change in changes] + ([f"handler {handler}"] if handler else [])
-
-
-def _text(op: str, mesh: Mesh, moved: float, lines: Sequence[str]) -> str:
-    return "\n  ".join([f"{op} on {mesh}: a rank moves {moved:.0f} bytes", *lines])

@@ -250,4 +250,5 @@ PYBIND11_MODULE(_core, m) {
   init_layout(m);
   init_rules(m);
   init_explain(m);
+  init_rule_texts(m);
 }

@@ -7,6 +7,7 @@
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/rules/handlers.h"
+#include "hyper_parallel/rules/query/answer_text.h"
 #include "hyper_parallel/rules/query/infer.h"
 #include "hyper_parallel/rules/text/print.h"
 #include "python/src/core/init.h"
@@ -68,12 +69,12 @@ std::string kind_of(const rules::Rewrite& rewrite) {
   return {};
 }
 
-py::list changes_of(const std::vector<rules::Change>& changes) {
+py::list changes_of(const rules::Query& query, const std::vector<rules::Change>& changes) {
   py::list out;
   for (const rules::Change& c : changes) {
     out.append(py::make_tuple(c.input, py::cast(c.from, py::return_value_policy::reference),
-                              py::cast(c.to, py::return_value_policy::reference), c.bytes,
-                              c.reason));
+                              py::cast(c.to, py::return_value_policy::reference), c.bytes, c.reason,
+                              rules::to_string(query, c)));
   }
   return out;
 }
@@ -84,13 +85,14 @@ py::list layouts_of(const Layouts& layouts) {
   return out;
 }
 
-py::dict to_dict(const rules::Inference& made) {
+py::dict to_dict(const rules::Query& query, const rules::Inference& made) {
   py::dict out;
   out["inputs"] = layouts_of(made.inputs);
   out["outputs"] = layouts_of(made.outputs);
-  out["changes"] = changes_of(made.changes);
+  out["changes"] = changes_of(query, made.changes);
   out["handler"] = made.handler;
   out["bytes"] = made.bytes;
+  out["text"] = rules::to_string(query, made);
   out["random"] = made.random;
   py::list rewrites;
   for (const rules::Rewrite& r : made.rewrites) {
@@ -100,15 +102,16 @@ py::dict to_dict(const rules::Inference& made) {
   return out;
 }
 
-py::dict to_dict(const rules::Gradient& made) {
+py::dict to_dict(const rules::Query& query, const rules::Gradient& made) {
   py::dict out;
   out["inputs"] = layouts_of(made.inputs);
   out["outputs"] = layouts_of(made.outputs);
   out["out_grads"] = layouts_of(made.out_grads);
   out["grads"] = layouts_of(made.grads);
-  out["changes"] = changes_of(made.changes);
+  out["changes"] = changes_of(query, made.changes);
   out["handler"] = made.handler;
   out["bytes"] = made.bytes;
+  out["text"] = rules::to_string(query, made);
   return out;
 }
 
@@ -165,30 +168,31 @@ void init_rules(py::module_& m) {
       .def_property_readonly(
           "mesh", [](const Query& q) { return q.call.mesh; }, py::return_value_policy::reference)
       .def_property_readonly("results", [](const Query& q) { return tensors_of(q.rule.outputs); })
-      .def("forward", [](const Query& q) { return to_dict(rules::infer_forward(q)); })
+      .def("forward", [](const Query& q) { return to_dict(q, rules::infer_forward(q)); })
       .def(
           "forward_towards",
           [](const Query& q, const Layouts& wanted) {
-            return to_dict(rules::infer_forward(q, wanted));
+            return to_dict(q, rules::infer_forward(q, wanted));
           },
           py::arg("outputs"))
       .def(
           "backward",
           [](const Query& q, const Layouts& outputs) {
-            return to_dict(rules::infer_backward(q, outputs));
+            return to_dict(q, rules::infer_backward(q, outputs));
           },
           py::arg("outputs"))
       .def(
           "grad",
           [](const Query& q, const Layouts& inputs, const Layouts& outputs,
              const Layouts& out_grads, const Layouts& wanted) {
-            return to_dict(rules::infer_grad(q, {inputs, outputs, out_grads}, wanted));
+            return to_dict(q, rules::infer_grad(q, {inputs, outputs, out_grads}, wanted));
           },
           py::arg("inputs"), py::arg("outputs"), py::arg("out_grads"), py::arg("grads") = Layouts())
       .def("table", &table_of)
-      .def("sized", [](const Query& q) { return rules::to_string(q.rule); })
-      .def("reads_back",
-           [](const Query& q) { return rules::parse_rule(rules::to_string(q.rule)) == q.rule; });
+      .def_property_readonly(
+          "result_dtype",
+          [](const Query& q) { return std::string(to_string(rules::result_dtype(q))); })
+      .def("sized", [](const Query& q) { return rules::to_string(q.rule); });
   m.def("rule_names", &rules::known_names, "Every name that inference knows, sorted.");
   m.def("rule_rows", [] {
     std::vector<std::tuple<std::string, std::string, std::string, std::vector<std::string>>> out;
