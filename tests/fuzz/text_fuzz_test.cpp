@@ -11,8 +11,10 @@
 #include "hyper_parallel/core/path_pattern.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/explain/plan_text.h"
+#include "hyper_parallel/rules/query/read_call.h"
 #include "hyper_parallel/rules/text/notation.h"
 #include "hyper_parallel/rules/text/print.h"
+#include "hyper_parallel/rules/text/values.h"
 #include "tests/core/support.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -214,6 +216,56 @@ TEST_SUITE("FuzzText") {
          "/R", "!", "*",  "+", "#", "max", "view", "nonempty", "block=", " ", "8"},
         [](const std::string& text) { return rules::to_string(rules::parse_rule(text)); },
         false);  // a letter without a size, or a number without its tensor, has no one place
+  }
+
+  TEST_CASE("operand") {
+    fuzz({"f32[8, 16] on dp=2 tp=4: S(0) R", "torch.float32[8] S(0; block=4)", "i64[]",
+          "f32[-1, 2]"},
+         kTokens, [](const std::string& text) {
+           const rules::OperandText read = rules::parse_operand(text);
+           if (read.layout.find("on") == 0) return std::string("i64[]");  // a mesh that is no mesh
+           return rules::to_string(read);
+         });
+  }
+
+  TEST_CASE("attributes") {
+    fuzz(
+        {"dim=1", "keepdim=True", "shape=[2, 3]", "equation='ij->i'", "other=None", "a=1.5 b=mean"},
+        {"dim", "=", "[", "]", ",", "'", "\"", " ", "True", "None", "1", "-", ".", "e", "inf"},
+        [](const std::string& text) {
+          std::string out;
+          for (const auto& [name, value] : rules::parse_attrs(text)) {
+            const std::string shown = rules::to_string(value);
+            const bool both = shown.find('\'') != shown.npos && shown.find('"') != shown.npos;
+            if (!both || shown.find('\'') == 0) out += name + "=" + shown + " ";
+          }
+          return out;
+        });
+  }
+
+  TEST_CASE("a call") {
+    const std::vector<std::string> operands = {
+        "f32[8, 16] on dp=2 tp=4: S(0; block=4) R; f32[16, 32]", "f32[8, 16]; -; {f32[8]; f32[4]}",
+        "f32[8, 16]"};
+    const std::vector<std::string> ops = {"aten::mm", "topk", "aten::cat", "sum", "aten::linear"};
+    Random random(9);
+    int calls = 0;
+    for (Rounds rounds(3000); rounds.more();) {
+      const std::string text = damaged(random, operands, {"{", "}", ";", "-", "(", ")", "f32[8]"});
+      const std::string attrs = damaged(random, {"dim=1 k=2", ""}, {"dim=", "1", "[", "]", " "});
+      try {
+        rules::read_call(random.pick(ops), text, attrs);
+        ++calls;
+      } catch (const UsageError&) {
+      } catch (const UnsupportedError&) {
+      } catch (const std::exception& e) {
+        FAIL_CHECK(text << " with " << attrs << ": " << e.what());
+      }
+    }
+    CHECK(calls > 50);
+    const rules::Query query = rules::read_call("aten::mm", operands.front());
+    CHECK(query.call.inputs[0].layout->to_string() == "S(0; block=4) R");
+    CHECK(query.call.inputs.size() == 2);
   }
 
   TEST_CASE("patterns match what trying everything says") {

@@ -34,6 +34,7 @@ ConcreteRule build_interleave(const Call& call, Words) {
   ConcreteRule rule = start_moving(call, false);
   const std::vector<int> factors = spread(rule, 0);
   const std::int64_t times = call.integer("repeats", 1);
+  if (times < 0) throw UsageError(Message("HP-S005", call.op + ": repeats is negative"));
   TensorMap out = like(rule.inputs[0]);
   std::size_t dim = 0;
   if (call.has("dim") && !factors.empty()) {

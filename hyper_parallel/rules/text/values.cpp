@@ -26,11 +26,22 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
 }
 
+// The first separator outside parentheses: placements have options of their own, `S(0; block=4)`.
+std::size_t find_outside(std::string_view text, char separator) {
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '(') ++depth;
+    if (text[i] == ')' && depth > 0) --depth;
+    if (text[i] == separator && depth == 0) return i;
+  }
+  return std::string_view::npos;
+}
+
 // The parts between separators, trimmed.
 std::vector<std::string_view> parts_of(std::string_view text, char separator) {
   std::vector<std::string_view> out;
   while (true) {
-    const std::size_t end = text.find(separator);
+    const std::size_t end = find_outside(text, separator);
     out.push_back(trimmed(text.substr(0, end)));
     if (end == std::string_view::npos) return out;
     text.remove_prefix(end + 1);
@@ -106,7 +117,7 @@ std::size_t length_of_value(std::string_view text) {
 }  // namespace
 
 std::string short_dtype(std::string_view name) {
-  if (name.starts_with("torch.")) name.remove_prefix(6);
+  while (name.starts_with("torch.")) name.remove_prefix(6);
   for (const auto& [known, ours] : kDTypeNames) {
     if (known == name) return std::string(ours);
   }
@@ -138,7 +149,7 @@ OperandTexts parse_operands(std::string_view text) {
   std::string_view rest = trimmed(text);
   while (!rest.empty()) {
     const bool is_list = rest.front() == '{';
-    const std::size_t end = rest.find(is_list ? '}' : ';');
+    const std::size_t end = find_outside(rest, is_list ? '}' : ';');
     if (is_list && end == std::string_view::npos) no_tensor(rest);
     const std::string_view part = trimmed(rest.substr(is_list ? 1 : 0, is_list ? end - 1 : end));
     if (is_list) {
