@@ -25,7 +25,7 @@ LONGER = {
 CPP_ROOMS = {
     "core": "",
     "plan": "core",
-    "rules": "core",
+    "rules": "core plan",
     "rules/build": "core rules",
     "rules/text": "core rules rules/build",
     "rules/engine": "core plan rules",

@@ -1,11 +1,10 @@
-// Bytes: an all-reduce of B moves 2 (n-1)/n B a rank, an all-gather that ends with B (n-1)/n B.
-
 #include "hyper_parallel/rules/handlers.h"
 
 #include <algorithm>
 #include <array>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/plan/cost.h"
 
 namespace hyper_parallel::rules {
 namespace {
@@ -13,8 +12,7 @@ namespace {
 constexpr double kFloat = 4;  // statistics travel as f32
 constexpr double kIndex = 8;
 
-double all_reduce(double bytes, int n) { return 2.0 * (n - 1) / n * bytes; }
-double all_gather(double bytes, int n) { return 1.0 * (n - 1) / n * bytes; }
+double all_reduce(double bytes, int n) { return plan::all_reduce_bytes(n, bytes); }
 
 double count(const Shape& sizes) {
   double out = 1;
@@ -50,7 +48,7 @@ double three_statistics(const ConcreteRule& rule, const Call&, int factor, int n
 }
 double channel_statistics(const ConcreteRule& rule, const Call&, int, int n) {
   const Shape& sizes = rule.inputs[0].sizes;
-  return all_reduce(2 * kFloat * static_cast<double>(sizes.size() > 1 ? sizes[1] : 1), n);
+  return all_reduce(3 * kFloat * static_cast<double>(sizes.size() > 1 ? sizes[1] : 1), n);
 }
 double moments(const ConcreteRule& rule, const Call&, int, int n) {
   return all_reduce(3 * kFloat * results(rule), n);
@@ -62,16 +60,18 @@ double result_sum_twice(const ConcreteRule& rule, const Call&, int, int n) {
   return 2 * all_reduce(kFloat * results(rule), n);
 }
 double winners(const ConcreteRule& rule, const Call& call, int, int n) {
-  return all_gather(n * (element(call) + kIndex) * results(rule), n);
+  return plan::all_gather_bytes(n, (element(call) + kIndex) * results(rule));
 }
 double products(const ConcreteRule& rule, const Call& call, int, int n) {
-  return all_gather(n * element(call) * results(rule), n);
+  return plan::all_gather_bytes(n, element(call) * results(rule));
 }
 double row_totals(const ConcreteRule& rule, const Call& call, int factor, int n) {
-  return all_gather(n * element(call) * rows(rule, factor), n);
+  return plan::all_gather_bytes(n, element(call) * rows(rule, factor));
 }
-double whole_operand(const ConcreteRule&, const Call& call, int, int n) {
-  return all_gather(static_cast<double>(call.inputs[0].meta.bytes()), n);
+double whole_operand(const ConcreteRule& rule, const Call& call, int factor, int n) {
+  const std::int64_t longest = (rule.factors[static_cast<std::size_t>(factor)].size + n - 1) / n;
+  return plan::all_gather_bytes(n,
+                                element(call) * rows(rule, factor) * static_cast<double>(longest));
 }
 double class_statistics(const ConcreteRule& rule, const Call& call, int factor, int n) {
   // Split classes: maximum and sum of exponentials a token. Split tokens: the count.
@@ -90,36 +90,23 @@ double class_statistics(const ConcreteRule& rule, const Call& call, int factor, 
   }();
   return tokens ? all_reduce(kFloat, n) : two_statistics(rule, call, factor, n);
 }
-// The rows that the rank with most of them lacks; none for a mean over the whole dim. Where several
-// axes cut the dim, each counts an equal part of what all of them together make move.
+// The rows that the rank with most of them lacks; none for a mean over the whole dim.
 double halo(const ConcreteRule& rule, const Call& call, int factor, int n) {
   if (!rule.factors[static_cast<std::size_t>(factor)].window) return 0;
   const Window& window = *rule.factors[static_cast<std::size_t>(factor)].window;
-  std::int64_t ranks = n;
-  double axes = 1;
-  const Layout* layout = call.inputs[0].layout;
-  for (int d = 0; layout != nullptr && d < static_cast<int>(rule.inputs[0].dims.size()); ++d) {
-    const auto& factors = rule.inputs[0].dims[static_cast<std::size_t>(d)];
-    if (factors.empty() || factors[0] != factor || layout->axes(d).size() < 2) continue;
-    axes = static_cast<double>(layout->axes(d).size());
-    ranks = 1;
-    for (int axis : layout->axes(d)) ranks *= layout->mesh()->size(axis);
-  }
-  const auto piece = [ranks](std::int64_t size, std::int64_t i) {
-    const std::int64_t part = (size + ranks - 1) / ranks;
+  const auto piece = [n](std::int64_t size, std::int64_t i) {
+    const std::int64_t part = (size + n - 1) / n;
     return Interval{std::min(i * part, size), std::min((i + 1) * part, size)};
   };
   std::int64_t most = 0;
-  for (std::int64_t i = 0; i < ranks; ++i) {
+  for (std::int64_t i = 0; i < n; ++i) {
     const Interval needed = rows_for(window, piece(window.result, i)).inside;
     const Interval own = piece(window.operand, i);
     const std::int64_t held = std::min(needed.end, own.end) - std::max(needed.begin, own.begin);
     most = std::max(most, needed.size() - std::max<std::int64_t>(held, 0));
   }
-  // The share of the axes that cut the same dim is taken back: a halo does not shrink with it.
-  const double others = static_cast<double>(ranks) / n;
   return static_cast<double>(call.inputs[0].meta.bytes()) / static_cast<double>(window.operand) *
-         static_cast<double>(most) * others / axes;
+         static_cast<double>(most);
 }
 double global_count(const ConcreteRule&, const Call&, int, int n) { return all_reduce(kFloat, n); }
 
@@ -169,7 +156,7 @@ constexpr std::array kHandlers = {
         nullptr},
     HandlerInfo{"label_smooth", "count the classes of all ranks; nothing moves", nullptr},
     HandlerInfo{"layer_norm", "all-reduce mean, then the sum of squared deviations",
-                two_statistics},
+                three_statistics},
     HandlerInfo{
         "linear_addend",
         "keep the addend on rank 0 of the axes on which the result is P(sum) and the addend "

@@ -13,8 +13,8 @@ namespace hyper_parallel::rules {
 struct HandlerInfo {
   std::string_view name;
   std::string_view doc;
-  /// Bytes a rank moves in the forward when `factor` is cut over `ranks` ranks and nothing else is
-  /// cut. Null: nothing moves.
+  /// Bytes a rank moves in the forward when `factor` is cut over `ranks` ranks, by one axis or by
+  /// several, and nothing else is cut. Null: nothing moves.
   double (*bytes)(const ConcreteRule& rule, const Call& call, int factor, int ranks);
   /// The result is P(sum), and a gather of the operand may well move less than reducing it: when
   /// strategies are compared, the reduction counts.

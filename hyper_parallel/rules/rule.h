@@ -215,21 +215,34 @@ std::vector<std::string> own_op_names();
 /// not fit, attribute out of range (naming op, operand, dim).
 ConcreteRule concretize(const Row& row, const Call& call);
 
-/// Forward inference: the strategy that moves the fewest bytes (redistribution and handler). On
-/// each axis it may do one of these:
-///   - split a factor that some operand has split on that axis, or, where one dim of a result is
-///     made of several factors, a neighbour of it: moving the axis to the major factor beats a
-///     gather where both cannot be split,
-///   - let a partial value pass, if the rule allows its kind,
-///   - nothing: operands are whole on the axis.
-/// An op never invents a split: an axis that no operand uses stays unused. In a sum of a `P` and an
-/// `R` operand the `P` one is reduced; the `R` one is not turned into a `P`.
+class CostModel;
+
+/// Forward inference: the cheapest strategy. Counted are what the planner moves to bring operands
+/// where the strategy needs them, what its handlers move, and what it merely puts off (engine's
+/// deferred.h). For each mesh axis these are tried:
+///   - each factor that some operand already has split on that axis, and where one dim of a result
+///     is made of several factors, the next major one: moving an axis there beats a gather,
+///   - the partial kinds that come in and may pass,
+///   - nothing on the axis (operands whole).
+/// An op never invents a split: an axis that no operand uses stays unused. Where an operand that is
+/// P meets one that is R in a sum, the P is reduced; R is never made P. Ties go to the strategy
+/// that keeps the larger operand.
 ///
-/// Bytes that a choice saves now and costs later count too: those of reducing a result that stays
-/// partial or is summed because an operand was moved to another split, and of gathering a result
-/// that is split because a small operand (a bias) was. Ties go to the strategy that keeps the
-/// larger operand. Throws UnsupportedError (HP-S...) when a pinned operand cannot keep its layout.
-Inference infer_forward(const ConcreteRule& rule, const Call& call);
+/// `wanted` names layouts that results shall have next (one a result, null or left out: any). Then
+/// bringing the results there counts too, by the planner, and an axis may also split what it splits
+/// for no operand yet. Ties go to results that need no change, then to fewer bytes before the op.
+/// With nothing wanted the answer is the same as without `wanted`.
+///
+/// `Inference::bytes` is the sum over changes (the planner's bytes) and handlers.
+/// Cost: some microseconds; with `wanted` an exact search over all sets of choices.
+///
+/// Throws UsageError HP-S033: more layouts than results. UnsupportedError: HP-S030 no strategy, as
+/// when an operand that is written in place cannot keep its layout; HP-S034 none that leads to
+/// `wanted`; HP-S035 `wanted` for an op on lists.
+Inference infer_forward(const ConcreteRule& rule, const Call& call,
+                        std::span<const Layout* const> wanted = {});
+Inference infer_forward(const ConcreteRule& rule, const Call& call,
+                        std::span<const Layout* const> wanted, const CostModel& model);
 
 /// Reverse inference: layouts of the inputs that give `outputs`; dims and axes that the outputs do
 /// not decide are left as the inputs have them.

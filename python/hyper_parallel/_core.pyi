@@ -285,11 +285,10 @@ class Query_:
     def results(self) -> list[tuple[list[int], bool]]:
         """Sizes of each result, and whether they are known before the run."""
 
-    def forward(self) -> dict[str, Any]:
-        """The cheapest strategy for the operands as they lie."""
-
-    def forward_towards(self, outputs: Sequence[Layout_ | None]) -> dict[str, Any]:
-        """The cheapest strategy that gives results in these layouts; None where any will do."""
+    def forward(
+        self, outputs: Sequence[Layout_ | None] = ..., topology: str = "uniform"
+    ) -> dict[str, Any]:
+        """The cheapest strategy for the operands as they lie, and where results shall lie next."""
 
     def backward(self, outputs: Sequence[Layout_ | None]) -> dict[str, Any]:
         """The layouts of operands that give results in these layouts."""

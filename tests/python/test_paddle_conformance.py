@@ -141,7 +141,7 @@ def read_rows():
 
 # Rows whose first answer costs more at Paddle's results, because it moves less now and nobody said
 # that these results are wanted. Told so, it costs as much as Paddle's or less.
-MOST_TOLD = 63
+MOST_TOLD = 64
 
 
 # ---- Asking ours ---------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def result_metas(made_query):
 def forward(row, *, told=False):
     lengths = [n or -1 for n in row.attrs.get("list_lengths", [0] * len(row.shapes))]
     q = query(row, row.op, row.shapes, row.layouts, lengths, ours_attrs(row.attrs))
-    made = q.forward_towards(row.want_outputs[: len(q.results)]) if told else q.forward()
+    made = q.forward(row.want_outputs[: len(q.results)] if told else [])
     return Answer(made["inputs"], made["outputs"], result_metas(q), is_special(made))
 
 

@@ -19,49 +19,29 @@ std::vector<int> kept_axes(const FactorCut& cut, const std::vector<int>& chosen)
   return out;
 }
 
-// True if an operand cut as `own` needs local cuts at most to become `wanted`.
-bool refines(const FactorCut& wanted, const FactorCut& own, const std::vector<int>& kept,
-             const Mesh* mesh, std::int64_t size) {
-  if (!std::equal(kept.begin(), kept.end(), wanted.axes.begin(),
-                  wanted.axes.begin() +
-                      static_cast<std::ptrdiff_t>(std::min(kept.size(), wanted.axes.size())))) {
-    return false;
-  }
-  if (own.block == wanted.block && own.segments == wanted.segments) return true;
-  const Split a{.dim = 0, .axes = kept, .block = own.block, .segments = own.segments};
-  const Split b{.dim = 0, .axes = kept, .block = wanted.block, .segments = wanted.segments};
-  return same_cut(a, b, mesh, size);
-}
-
-struct Owner {
-  const FactorCut* cut;
-  std::vector<int> kept;
-  double bytes;
-};
-
-// Order, block and segments of one factor on the axes `chosen` (in mesh order): those that make
-// the fewest bytes move; the mesh's order and the first operand win ties.
-FactorCut shape_cut(const ConcreteRule& rule, int factor, const std::vector<int>& chosen,
-                    const std::vector<OperandState>& states, const Mesh* mesh, double& extra) {
-  const Factor& f = rule.factors[at(factor)];
-  std::vector<Owner> owners;
-  for (const OperandState& state : states) {
-    for (const auto& [g, cut] : state.cuts) {
-      if (g != factor) continue;
-      std::vector<int> kept = kept_axes(cut, chosen);
-      if (!kept.empty()) owners.push_back({&cut, std::move(kept), state.bytes});
-    }
-  }
-  const auto align = [&](FactorCut cut) {
-    if (f.block > 1) cut.block = std::lcm(cut.block, f.block);
-    return cut;
+// Orders, blocks and segments in which the axes `chosen` (in mesh order) may cut one factor: what
+// operands and wanted results have, the mesh's order and the first operand in front.
+std::vector<FactorCut> proposals(const Factor& factor, int number, const std::vector<int>& chosen,
+                                 const std::vector<OperandState>& states,
+                                 const std::vector<std::pair<int, FactorCut>>& wanted) {
+  struct Owner {
+    const FactorCut* cut;
+    std::vector<int> kept;
   };
-  std::vector<FactorCut> proposals;
+  std::vector<Owner> owners;
+  const auto add_owner = [&](const std::pair<int, FactorCut>& item) {
+    if (item.first != number) return;
+    std::vector<int> kept = kept_axes(item.second, chosen);
+    if (!kept.empty()) owners.push_back({&item.second, std::move(kept)});
+  };
+  for (const OperandState& state : states) {
+    for (const auto& item : state.cuts) add_owner(item);
+  }
+  for (const auto& item : wanted) add_owner(item);
+  std::vector<FactorCut> out;
   const auto propose = [&](FactorCut cut) {
-    cut = align(std::move(cut));
-    if (std::find(proposals.begin(), proposals.end(), cut) == proposals.end()) {
-      proposals.push_back(std::move(cut));
-    }
+    if (factor.block > 1) cut.block = std::lcm(cut.block, factor.block);
+    if (std::find(out.begin(), out.end(), cut) == out.end()) out.push_back(std::move(cut));
   };
   for (const Owner& o : owners) propose({chosen, o.cut->block, o.cut->segments});
   if (owners.empty()) propose({.axes = chosen});
@@ -74,31 +54,17 @@ FactorCut shape_cut(const ConcreteRule& rule, int factor, const std::vector<int>
       propose({std::move(order), o.cut->block, o.cut->segments});
     }
   }
-  std::size_t best = 0;
-  double best_bytes = -1;
-  for (std::size_t p = 0; p < proposals.size(); ++p) {
-    double bytes = 0;
-    for (const Owner& o : owners) {
-      if (refines(proposals[p], *o.cut, o.kept, mesh, f.size)) continue;
-      bytes += o.bytes / static_cast<double>(mesh->size(chosen));
-    }
-    if (best_bytes < 0 || bytes < best_bytes) {
-      best = p;
-      best_bytes = bytes;
-    }
-  }
-  extra += std::max(best_bytes, 0.0);
-  return proposals[best];
+  return out;
 }
 
 class Assembler {
  public:
   Assembler(const ConcreteRule& rule, const Call& call, const std::vector<OperandState>& states,
-            std::span<const AxisChoice> choices)
-      : rule_(rule), call_(call), states_(states), choices_(choices) {}
+            std::span<const AxisChoice> choices, const std::vector<FactorCut>& cuts)
+      : rule_(rule), call_(call), states_(states), choices_(choices), cuts_(cuts) {}
 
-  std::optional<Assembled> run(const std::vector<FactorCut>& wanted) {
-    if (!cut_factors(wanted)) return std::nullopt;
+  std::optional<Assembled> run() {
+    if (!fits()) return std::nullopt;
     out_.handler = rule_.handler;
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (!input(i)) return std::nullopt;
@@ -123,27 +89,14 @@ class Assembler {
                        [](const Operand& o) { return o.pinned; });
   }
 
-  bool cut_factors(const std::vector<FactorCut>& wanted) {
-    cuts_.resize(rule_.factors.size());
-    for (int f = 0; f < static_cast<int>(rule_.factors.size()); ++f) {
-      std::vector<int> chosen;
-      for (int axis = 0; axis < static_cast<int>(choices_.size()); ++axis) {
-        const AxisChoice& c = choices_[at(axis)];
-        if (c.kind == AxisChoice::Kind::factor && c.factor == f && call_.mesh->size(axis) > 1) {
-          chosen.push_back(axis);
-        }
-      }
-      if (chosen.empty()) continue;
-      const Factor& factor = rule_.factors[at(f)];
+  bool fits() {
+    for (std::size_t f = 0; f < cuts_.size(); ++f) {
+      if (cuts_[f].axes.empty()) continue;
+      const Factor& factor = rule_.factors[f];
       if (factor.kind == FactorKind::blocked) {
         return no("\"" + factor.name + "\" must be whole");
       }
-      if (!wanted.empty() && wanted[at(f)].axes.size() == chosen.size()) {
-        cuts_[at(f)] = wanted[at(f)];
-      } else {
-        cuts_[at(f)] = shape_cut(rule_, f, chosen, states_, call_.mesh, out_.extra);
-      }
-      if (factor.nonempty && leaves_empty(cuts_[at(f)], call_.mesh, factor.size)) {
+      if (factor.nonempty && leaves_empty(cuts_[f], call_.mesh, factor.size)) {
         return no("a rank would hold nothing of \"" + factor.name + "\"");
       }
     }
@@ -252,102 +205,41 @@ class Assembler {
   const Call& call_;
   const std::vector<OperandState>& states_;
   std::span<const AxisChoice> choices_;
-  std::vector<FactorCut> cuts_;
+  const std::vector<FactorCut>& cuts_;
   Assembled out_;
   bool masked_ = false;
 };
 
-std::string reason(const ConcreteRule& rule, const Mesh* mesh, int axis, const Has& has,
-                   const AxisChoice& choice) {
-  const std::string name = "axis " + mesh->name(axis);
-  if (choice.kind == AxisChoice::Kind::partial) {
-    return name + " carries " + to_string(Placement::partial(choice.op));
-  }
-  if (choice.kind == AxisChoice::Kind::factor) {
-    const Factor& f = rule.factors[at(choice.factor)];
-    return name + (f.kind == FactorKind::reduce ? " splits the sum over " : " splits ") + f.name;
-  }
-  if (has.kind == Has::Kind::partial) {
-    return name + ": " + to_string(Placement::partial(has.op)) + " does not pass";
-  }
-  if (has.kind == Has::Kind::foreign ||
-      (has.kind == Has::Kind::factor && rule.factors[at(has.factor)].kind == FactorKind::blocked)) {
-    return name + ": the dim must be whole";
-  }
-  return name + " is not used";
-}
+}  // namespace
 
-// The dims of the first operand whose factors are chosen and have a window.
-std::vector<std::pair<int, Window>> cut_windows(const ConcreteRule& rule,
-                                                std::span<const AxisChoice> choices) {
-  std::vector<std::pair<int, Window>> out;
-  if (rule.inputs.empty()) return out;
-  const auto& dims = rule.inputs[0].dims;
-  for (int d = 0; d < static_cast<int>(dims.size()); ++d) {
-    for (int f : dims[at(d)]) {
-      const auto& window = rule.factors[at(f)].window;
-      const bool cut = std::any_of(choices.begin(), choices.end(), [f](const AxisChoice& c) {
-        return c.kind == AxisChoice::Kind::factor && c.factor == f;
-      });
-      if (cut && window) out.emplace_back(d, *window);
+std::vector<std::vector<FactorCut>> ways_to_cut(
+    const ConcreteRule& rule, const Call& call, const std::vector<OperandState>& states,
+    std::span<const AxisChoice> choices, const std::vector<std::pair<int, FactorCut>>& wanted) {
+  std::vector<std::vector<FactorCut>> out(rule.factors.size());
+  for (int axis = 0; axis < static_cast<int>(choices.size()); ++axis) {
+    const int f = choices[at(axis)].factor;
+    if (choices[at(axis)].kind != AxisChoice::Kind::factor || !out[at(f)].empty()) continue;
+    std::vector<int> chosen;
+    for (int other = axis; other < static_cast<int>(choices.size()); ++other) {
+      const AxisChoice& c = choices[at(other)];
+      if (c.kind == AxisChoice::Kind::factor && c.factor == f && call.mesh->size(other) > 1) {
+        chosen.push_back(other);
+      }
+    }
+    if (!chosen.empty()) {
+      out[at(f)] = proposals(rule.factors[at(f)], f, chosen, states, wanted);
     }
   }
   return out;
 }
-
-}  // namespace
 
 std::optional<Assembled> assemble(const ConcreteRule& rule, const Call& call,
                                   const std::vector<OperandState>& states,
                                   std::span<const AxisChoice> choices,
-                                  const std::vector<FactorCut>& wanted, std::string* why) {
-  Assembler assembler(rule, call, states, choices);
-  auto out = assembler.run(wanted);
+                                  const std::vector<FactorCut>& cuts, std::string* why) {
+  Assembler assembler(rule, call, states, choices, cuts);
+  auto out = assembler.run();
   if (!out && why != nullptr) *why = assembler.why;
-  return out;
-}
-
-Inference finish(const ConcreteRule& rule, const Call& call,
-                 const std::vector<OperandState>& states, std::span<const AxisChoice> choices,
-                 Assembled assembled) {
-  Inference out;
-  out.inputs = std::move(assembled.inputs);
-  out.outputs = std::move(assembled.outputs);
-  for (const TensorMap& map : rule.outputs) out.output_sizes.push_back(map.sizes);
-  out.choices.assign(choices.begin(), choices.end());
-  out.rewrites = rule.rewrites;
-  out.handler = std::move(assembled.handler);
-  out.windows = cut_windows(rule, choices);
-  out.random = rule.random;
-  out.aliases = rule.aliases;
-  out.dynamic = rule.dynamic;
-  out.bytes = assembled.extra;
-  for (int axis = 0; axis < call.mesh->ndim(); ++axis) {
-    if (call.mesh->size(axis) > 1) {
-      out.bytes += handler_price(rule, call, states, axis, choices[at(axis)]);
-    }
-  }
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    const OperandState& state = states[i];
-    if (state.layout == nullptr || out.inputs[i] == state.layout) continue;
-    Change change;
-    change.input = static_cast<int>(i);
-    change.from = state.layout;
-    change.to = out.inputs[i];
-    for (int axis = 0; axis < call.mesh->ndim(); ++axis) {
-      if (state.layout->placement(axis) == out.inputs[i]->placement(axis)) continue;
-      const Has& has = state.axes[at(axis)];
-      const AxisChoice& choice = choices[at(axis)];
-      change.bytes += price(has, need(rule, static_cast<int>(i), has, choice),
-                            call.mesh->size(axis), state.bytes_without(axis))
-                          .value_or(0);
-      if (!change.reason.empty()) change.reason += "; ";
-      change.reason += reason(rule, call.mesh, axis, has, choice);
-    }
-    if (change.reason.empty()) change.reason = "other boundaries or order of axes";
-    out.bytes += change.bytes;
-    out.changes.push_back(std::move(change));
-  }
   return out;
 }
 

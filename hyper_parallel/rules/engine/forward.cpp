@@ -1,23 +1,24 @@
-// Forward inference. The price of a strategy is a sum over mesh axes, so each axis lists its
-// candidates with their prices, and a search over the axes, cheapest first, stops at the first set
-// that has layouts and whose price no other set can beat.
+// Forward inference, with and without results that are wanted. Each axis lists its choices, those
+// that look cheapest first; each set of choices has one price, what the planner and the handlers
+// will move; the first of the cheapest sets is taken. A lower bound ends the search early.
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/rules/engine/partial.h"
-#include "hyper_parallel/rules/engine/state.h"
-#include "hyper_parallel/rules/handlers.h"
+#include "hyper_parallel/rules/engine/weigh.h"
 
 namespace hyper_parallel::rules {
 namespace {
 
 struct Candidate {
   AxisChoice choice;
-  double bytes = 0;    // moved, by the handler too
+  double guess = 0;    // bytes moved on this axis if it were alone and all pieces even
   double handler = 0;  // of these, by the handler
+  double least = 0;    // cost of the handler, whatever the other axes do
   double kept = 0;     // bytes of operands that stay split or partial as they are
 };
 
@@ -28,32 +29,61 @@ int rank_of(const ConcreteRule& rule, const AxisChoice& c) {
   return rule.factors[at(c.factor)].kind == FactorKind::reduce ? 1 : 0;
 }
 
+// Decides in which order sets are tried, and among sets of one price; never a price itself. Nothing
+// for what cannot be (R -> P(max)). `bytes` is what a rank would hold with the axis R.
+std::optional<double> guess(const Has& has, const Need& need, int ranks, double bytes) {
+  const double n = ranks;
+  const double gather = (n - 1) / n * bytes;
+  switch (need.kind) {
+    case Need::Kind::own:
+      return 0;
+    case Need::Kind::partial:
+      if (has.kind == Has::Kind::partial && has.op == need.op) return 0;
+      if (has.kind == Has::Kind::whole && need.op == ReduceOp::sum) return 0;
+      return std::nullopt;
+    case Need::Kind::whole:
+      if (has.kind == Has::Kind::whole) return 0;
+      return has.kind == Has::Kind::partial ? 2 * gather : gather;
+    case Need::Kind::factor:
+      if (has.kind == Has::Kind::whole) return 0;
+      if (has.kind == Has::Kind::partial) return gather;
+      if (has.kind == Has::Kind::factor && has.factor == need.factor && !has.recut) return 0;
+      return gather / n;
+  }
+  return std::nullopt;
+}
+
 class Search {
  public:
-  Search(const ConcreteRule& rule, const Call& call)
-      : rule_(rule), call_(call), states_(read_operands(rule, call)) {}
+  Search(const ConcreteRule& rule, const Call& call, std::span<const Layout* const> wanted,
+         const CostModel& model)
+      : rule_(rule), call_(call), q_(ask(rule, call, model, wanted)) {}
 
   Inference run() {
     const int axes = call_.mesh->ndim();
     find_joined();
+    find_wanted();
     for (int axis = 0; axis < axes; ++axis) candidates_.push_back(list(axis));
-    // What the axes from here on cost at least.
+    // What the handlers of the axes from here on cost at least.
     rest_.assign(at(axes) + 1, 0);
     for (int axis = axes - 1; axis >= 0; --axis) {
-      if (candidates_[at(axis)].empty()) fail();
-      rest_[at(axis)] = rest_[at(axis) + 1] + candidates_[at(axis)].front().bytes;
+      const auto& own = candidates_[at(axis)];
+      if (own.empty()) fail();
+      double least = own.front().least;
+      for (const Candidate& c : own) least = std::min(least, c.least);
+      rest_[at(axis)] = rest_[at(axis) + 1] + least;
     }
     chosen_.resize(at(axes));
     descend(0, 0);
-    if (!found_) fail();
-    return finish(rule_, call_, states_, best_, std::move(assembled_));
+    if (!best_) fail();
+    return finish(q_, best_choices_, *std::move(best_));
   }
 
  private:
   std::vector<Candidate> list(int axis) {
     std::vector<Candidate> out;
     const auto add = [&](AxisChoice choice) {
-      if (auto c = cost(axis, std::move(choice))) out.push_back(*std::move(c));
+      if (auto c = candidate(axis, std::move(choice))) out.push_back(*std::move(c));
     };
     if (call_.mesh->size(axis) > 1) {
       std::vector<char> seen(rule_.factors.size(), 0);
@@ -66,19 +96,20 @@ class Search {
         choice.factor = factor;
         add(std::move(choice));
       };
-      for (const OperandState& state : states_) {
+      for (const OperandState& state : q_.states) {
         if (state.layout == nullptr) continue;
         const Has& has = state.axes[at(axis)];
         if (has.kind != Has::Kind::factor) continue;
         add_factor(has.factor);
         for (int factor : joined_[at(has.factor)]) add_factor(factor);
       }
-      for (AxisChoice& choice : partial_choices(rule_, call_, states_, axis))
+      for (int factor : invented_) add_factor(factor);
+      for (AxisChoice& choice : partial_choices(rule_, call_, q_.states, axis))
         add(std::move(choice));
     }
     add({});
     std::stable_sort(out.begin(), out.end(), [&](const Candidate& a, const Candidate& b) {
-      if (a.bytes != b.bytes) return a.bytes < b.bytes;
+      if (a.guess != b.guess) return a.guess < b.guess;
       // A handler that moves as much as a gather is not worth its work.
       if ((a.handler > 0) != (b.handler > 0)) return b.handler > 0;
       if (a.kept != b.kept) return a.kept > b.kept;
@@ -98,170 +129,116 @@ class Search {
     }
   }
 
-  std::optional<Candidate> cost(int axis, AxisChoice choice) {
+  // Where results are wanted an axis may split what no operand has split there: what some operand
+  // or wanted result has split on any axis, and sums where a result is wanted partial.
+  void find_wanted() {
+    if (q_.wanted.empty()) return;
+    std::vector<char> used(rule_.factors.size(), 0);
+    for (const OperandState& state : q_.states) {
+      for (const auto& [factor, cut] : state.cuts) used[at(factor)] = 1;
+    }
+    for (const auto& [factor, cut] : q_.wanted_cuts) used[at(factor)] = 1;
+    const bool partial = std::any_of(q_.wanted.begin(), q_.wanted.end(), [](const Layout* l) {
+      return l != nullptr && l->has_partial();
+    });
+    for (std::size_t f = 0; f < used.size(); ++f) {
+      const Factor& factor = rule_.factors[f];
+      if (factor.size <= 1) continue;
+      if (used[f] == 0 && !(partial && factor.kind == FactorKind::reduce)) continue;
+      invented_.push_back(static_cast<int>(f));
+    }
+  }
+
+  std::optional<Candidate> candidate(int axis, AxisChoice choice) {
     Candidate out;
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      const OperandState& state = states_[i];
+    for (std::size_t i = 0; i < q_.states.size(); ++i) {
+      const OperandState& state = q_.states[i];
       if (state.layout == nullptr) continue;
       const Has& has = state.axes[at(axis)];
       const Need n = need(rule_, static_cast<int>(i), has, choice);
       const double bytes = state.bytes_without(axis);
-      const auto p = price(has, n, call_.mesh->size(axis), bytes);
-      if (!p) return std::nullopt;
-      out.bytes += *p;
+      const auto moved = guess(has, n, call_.mesh->size(axis), bytes);
+      if (!moved) return std::nullopt;
+      out.guess += *moved;
       const bool splits = choice.kind == AxisChoice::Kind::factor &&
                           has.kind == Has::Kind::factor && has.factor == choice.factor;
       const bool carries = n.kind == Need::Kind::partial;
       if (splits || carries) out.kept += bytes;
     }
-    out.handler = handler_price(rule_, call_, states_, axis, choice);
-    out.bytes += out.handler;
+    if (has_handler(rule_, choice)) price_handler(axis, choice.factor, out);
+    out.guess += out.handler;
     out.choice = std::move(choice);
     return out;
   }
 
-  // Bytes that the results will cost later. Some choices move nothing now and leave work behind: a
-  // partial operand that passes, and a look-up with a mask, leave a sum to be reduced; a small
-  // split operand that splits larger ones leaves a gather. If these bytes were not counted, a
-  // weight would be gathered to keep an activation partial, a small table looked up in parts, and
-  // an activation split because its bias is.
-  double pending(const std::vector<const Layout*>& outputs) const {
-    double out = 0;
-    for (int axis = 0; axis < call_.mesh->ndim(); ++axis) {
-      const AxisChoice& choice = chosen_[at(axis)];
-      const bool passes = choice.kind == AxisChoice::Kind::partial;
-      const bool splits = choice.kind == AxisChoice::Kind::factor;
-      const bool looks_up = splits && puts_off(rule_.factors[at(choice.factor)].handler);
-      const double n = call_.mesh->size(axis);
-      if (splits && !looks_up && spreads(axis, choice.factor)) {
-        for (std::size_t i = 0; i < outputs.size(); ++i) {
-          if (!holds(rule_.outputs[i], choice.factor)) continue;
-          out += (n - 1) * local_elements(rule_.outputs[i].sizes, outputs[i]) * widest();
-        }
-      }
-      if (!passes && !looks_up && !(splits && recuts(axis, choice.factor))) continue;
-      for (std::size_t i = 0; i < outputs.size(); ++i) {
-        out += 2 * (n - 1) / n * local_elements(rule_.outputs[i].sizes, outputs[i]) * width();
-      }
+  // Other axes make what a handler moves smaller by the share that they leave of its operand.
+  void price_handler(int axis, int factor, Candidate& out) const {
+    if (call_.mesh->size(axis) == 1) return;
+    double share = 1;
+    for (std::size_t i = 0; i < q_.states.size(); ++i) {
+      const OperandState& state = q_.states[i];
+      if (state.layout == nullptr || !holds(rule_.inputs[i], factor)) continue;
+      if (state.bytes > 0) share = state.bytes_without(axis) / state.bytes;
+      break;
     }
-    return out;
+    const Price whole = q_.model.handler(rule_, call_, factor, {axis});
+    out.handler = share * whole.bytes;
+    out.least = whole.cost * call_.mesh->size(axis) / call_.mesh->size();
   }
 
-  // True if only vectors have `factor` split on `axis`, broadcast against an operand that has it
-  // whole, as a bias against an activation.
-  bool spreads(int axis, int factor) const {
-    bool any = false;
-    bool larger = false;
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      if (!counts(i, factor)) continue;
-      std::size_t factors = 0;
-      for (const auto& dim : rule_.inputs[i].dims) factors += dim.size();
-      if (states_[i].axes[at(axis)].kind == Has::Kind::whole) {
-        larger |= factors > 1;
-      } else if (factors > 1) {
-        return false;
-      } else {
-        any = true;
-      }
+  void descend(int axis, double handlers) {
+    if (best_) {
+      const double least = handlers + rest_[at(axis)];
+      if (least > best_->total() || (best_->total() == 0 && best_->changed == 0)) return;
     }
-    return any && larger;
-  }
-
-  bool counts(std::size_t input, int factor) const {
-    const TensorMap& map = rule_.inputs[input];
-    return states_[input].layout != nullptr && !map.shape_only && !call_.inputs[input].pinned &&
-           holds(map, factor);
-  }
-
-  // True if some operand must leave another split for that of `factor`, which is summed over.
-  bool recuts(int axis, int factor) const {
-    if (rule_.factors[at(factor)].kind != FactorKind::reduce) return false;
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      if (!counts(i, factor)) continue;
-      const Has& has = states_[i].axes[at(axis)];
-      if (has.kind == Has::Kind::factor && has.factor != factor) return true;
-    }
-    return false;
-  }
-
-  static bool puts_off(const std::string& handler) {
-    return !handler.empty() && find_handler(handler).puts_off;
-  }
-
-  static double local_elements(const Shape& sizes, const Layout* layout) {
-    double out = 1;
-    for (std::int64_t size : sizes) out *= static_cast<double>(size);
-    for (const Split& split : layout->splits()) {
-      for (int axis : split.axes) out /= layout->mesh()->size(axis);
-    }
-    return out;
-  }
-
-  // Bytes of an element of the widest operand.
-  double widest() const {
-    double out = 0;
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      if (states_[i].layout == nullptr) continue;
-      out = std::max(out, static_cast<double>(bytes_of(call_.inputs[i].meta.dtype)));
-    }
-    return out;
-  }
-
-  // Bytes of an element of the operand that carries the values: the widest that is linear.
-  double width() const {
-    double out = 0;
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      if (states_[i].layout == nullptr || !rule_.inputs[i].linear) continue;
-      out = std::max(out, static_cast<double>(bytes_of(call_.inputs[i].meta.dtype)));
-    }
-    return out;
-  }
-
-  void descend(int axis, double bytes) {
-    if (found_ && bytes + rest_[at(axis)] >= best_bytes_) return;
     if (axis == call_.mesh->ndim()) {
-      auto made = assemble(rule_, call_, states_, chosen_, {}, &why_);
-      if (!made) return;
-      const double total = bytes + made->extra + pending(made->outputs);
-      if (found_ && total >= best_bytes_) return;
-      found_ = true;
-      best_bytes_ = total;
-      best_ = chosen_;
-      assembled_ = *std::move(made);
+      auto weighed = weigh(q_, chosen_, {}, &why_);
+      if (!weighed) return;
+      if (!q_.wanted.empty() && std::isinf(weighed->total())) return;
+      if (best_ && !better(*weighed, *best_)) return;
+      best_ = std::move(weighed);
+      best_choices_ = chosen_;
       return;
     }
     for (const Candidate& c : candidates_[at(axis)]) {
       chosen_[at(axis)] = c.choice;
-      descend(axis + 1, bytes + c.bytes);
+      descend(axis + 1, handlers + c.least);
     }
   }
 
   [[noreturn]] void fail() const {
-    Message message("HP-S030", call_.op + ": no strategy fits these layouts");
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      if (states_[i].layout == nullptr) continue;
+    const bool towards = !q_.wanted.empty();
+    Message message(towards ? "HP-S034" : "HP-S030",
+                    call_.op + (towards ? ": no strategy leads to these results"
+                                        : ": no strategy fits these layouts"));
+    for (std::size_t i = 0; i < q_.wanted.size(); ++i) {
+      if (q_.wanted[i] == nullptr) continue;
+      message.fact("result " + std::to_string(i), to_string_with_mesh(q_.wanted[i]));
+    }
+    for (std::size_t i = 0; !towards && i < q_.states.size(); ++i) {
+      if (q_.states[i].layout == nullptr) continue;
       const Operand& o = call_.inputs[i];
-      message.fact(o.name.empty() ? "operand" : o.name,
-                   to_string(o.meta, states_[i].layout) + (o.pinned ? " (written in place)" : ""));
+      message.fact(
+          o.name.empty() ? "operand" : o.name,
+          to_string(o.meta, q_.states[i].layout) + (o.pinned ? " (written in place)" : ""));
     }
     if (!why_.empty()) message.fact("last tried", why_);
-    message.hint(
-        "redistribute the operand that is written in place, or use the op that returns a "
-        "new tensor");
+    message.hint(towards ? "ask for another layout and redistribute the result"
+                         : "redistribute the operand that is written in place, or use the op that "
+                           "returns a new tensor");
     throw UnsupportedError(message);
   }
 
   const ConcreteRule& rule_;
   const Call& call_;
-  std::vector<OperandState> states_;
+  const Question q_;
   std::vector<std::vector<int>> joined_;  // beside factors: the next major one of a result's dim
+  std::vector<int> invented_;             // factors that any axis may split
   std::vector<std::vector<Candidate>> candidates_;
   std::vector<double> rest_;
   std::vector<AxisChoice> chosen_;
-  std::vector<AxisChoice> best_;
-  Assembled assembled_;
-  double best_bytes_ = std::numeric_limits<double>::infinity();
-  bool found_ = false;
+  std::vector<AxisChoice> best_choices_;
+  std::optional<Weighed> best_;
   std::string why_;
 };
 
@@ -281,11 +258,19 @@ Inference merge(const ConcreteRule& rule, const Call& call, std::vector<Inferenc
       out.outputs[at(part.outputs[i])] = made.outputs[i];
       out.output_sizes[at(part.outputs[i])] = made.output_sizes[i];
     }
+    out.bytes += made.bytes;
     for (Change change : made.changes) {
       change.input = part.inputs[at(change.input)];
-      out.changes.push_back(std::move(change));
+      // What several parts take is moved once.
+      const bool known = std::any_of(out.changes.begin(), out.changes.end(), [&](const Change& c) {
+        return c.input == change.input && c.to == change.to;
+      });
+      if (known) {
+        out.bytes -= change.bytes;
+      } else {
+        out.changes.push_back(std::move(change));
+      }
     }
-    out.bytes += made.bytes;
     out.random |= made.random;
     if (!made.handler.empty()) out.handler = "each";
   }
@@ -294,22 +279,11 @@ Inference merge(const ConcreteRule& rule, const Call& call, std::vector<Inferenc
   return out;
 }
 
-std::vector<Inference> infer_parts(const ConcreteRule& rule, const Call& call) {
+std::vector<Inference> infer_parts(const ConcreteRule& rule, const Call& call,
+                                   const CostModel& model) {
   std::vector<Inference> out;
   for (const Part& part : rule.parts) {
-    out.push_back(infer_forward(part.rule, part_call(call, part)));
-  }
-  return out;
-}
-
-double bytes_to_gather(const Operand& operand) {
-  const Mesh* mesh = operand.layout->mesh();
-  double bytes = static_cast<double>(operand.meta.numel()) * bytes_of(operand.meta.dtype);
-  double out = 0;
-  for (int axis = 0; axis < mesh->ndim(); ++axis) {
-    const Placement p = operand.layout->placement(axis);
-    const double n = mesh->size(axis);
-    if (!p.is_replicate()) out += (p.is_partial() ? 2 : 1) * (n - 1) / n * bytes;
+    out.push_back(infer_forward(part.rule, part_call(call, part), {}, model));
   }
   return out;
 }
@@ -317,7 +291,7 @@ double bytes_to_gather(const Operand& operand) {
 // One operand of several parts (the number that a whole list is multiplied by) has one layout in
 // all of them. Where the parts would have it differently, it is made whole first, and stays so.
 std::vector<Change> gather_shared(const ConcreteRule& rule, const std::vector<Inference>& parts,
-                                  Call& call, bool& differ) {
+                                  Call& call, const CostModel& model, bool& differ) {
   std::vector<const Layout*> wanted(call.inputs.size());
   std::vector<Change> out;
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -330,7 +304,8 @@ std::vector<Change> gather_shared(const ConcreteRule& rule, const std::vector<In
       if (known == nullptr) known = now;
       if (known == now || operand.pinned) continue;
       if (operand.layout != nullptr && operand.layout != whole) {
-        out.push_back({input, operand.layout, whole, bytes_to_gather(operand),
+        out.push_back({input, operand.layout, whole,
+                       model.change(operand.layout, whole, operand.meta).bytes,
                        "the calls that share it take it in different layouts"});
       }
       operand.layout = whole;
@@ -343,14 +318,24 @@ std::vector<Change> gather_shared(const ConcreteRule& rule, const std::vector<In
 
 }  // namespace
 
-Inference infer_forward(const ConcreteRule& rule, const Call& call) {
+Inference infer_forward(const ConcreteRule& rule, const Call& call,
+                        std::span<const Layout* const> wanted, const CostModel& model) {
   check_internal(call.mesh != nullptr, call.op + ": the call names no mesh");
-  if (rule.parts.empty()) return Search(rule, call).run();
-  std::vector<Inference> parts = infer_parts(rule, call);
+  if (wanted.size() > rule.outputs.size()) {
+    throw UsageError(Message("HP-S033", call.op + ": wrong number of result layouts")
+                         .fact("needed", std::to_string(rule.outputs.size()))
+                         .fact("given", std::to_string(wanted.size())));
+  }
+  if (rule.parts.empty()) return Search(rule, call, wanted, model).run();
+  if (std::any_of(wanted.begin(), wanted.end(), [](const Layout* l) { return l != nullptr; })) {
+    throw UnsupportedError(Message("HP-S035", call.op + ": no inference from results for list ops")
+                               .hint("ask for each element by the op without _foreach_"));
+  }
+  std::vector<Inference> parts = infer_parts(rule, call, model);
   Call shared = call;
   bool differ = false;
-  std::vector<Change> gathered = gather_shared(rule, parts, shared, differ);
-  if (differ) parts = infer_parts(rule, shared);
+  std::vector<Change> gathered = gather_shared(rule, parts, shared, model, differ);
+  if (differ) parts = infer_parts(rule, shared, model);
   Inference out = merge(rule, call, std::move(parts));
   for (Change& change : gathered) {
     out.bytes += change.bytes;
@@ -359,20 +344,26 @@ Inference infer_forward(const ConcreteRule& rule, const Call& call) {
   return out;
 }
 
+Inference infer_forward(const ConcreteRule& rule, const Call& call,
+                        std::span<const Layout* const> wanted) {
+  return infer_forward(rule, call, wanted, CostModel());
+}
+
 Inference apply(const ConcreteRule& rule, const Call& call, std::span<const AxisChoice> choices) {
   if (static_cast<int>(choices.size()) != call.mesh->ndim()) {
     throw UsageError(Message("HP-S031", call.op + ": one choice an axis is needed")
                          .fact("mesh", call.mesh->to_string())
                          .fact("given", std::to_string(choices.size())));
   }
-  const auto states = read_operands(rule, call);
+  const CostModel model;
+  const Question question = ask(rule, call, model);
   std::string why;
-  auto made = assemble(rule, call, states, choices, {}, &why);
+  auto made = weigh(question, choices, {}, &why);
   if (!made) {
     throw UnsupportedError(
         Message("HP-S032", call.op + ": no layouts for these choices").fact("why", why));
   }
-  return finish(rule, call, states, choices, *std::move(made));
+  return finish(question, choices, *std::move(made));
 }
 
 }  // namespace hyper_parallel::rules

@@ -5,7 +5,7 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/engine/partial.h"
-#include "hyper_parallel/rules/engine/state.h"
+#include "hyper_parallel/rules/engine/weigh.h"
 
 namespace hyper_parallel::rules {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 class Reverse {
  public:
   Reverse(const ConcreteRule& rule, const Call& call, std::span<const Layout* const> outputs)
-      : rule_(rule), call_(call), outputs_(outputs), states_(read_operands(rule, call)) {}
+      : rule_(rule), call_(call), outputs_(outputs), q_(ask(rule, call, model_)) {}
 
   Inference run() {
     if (outputs_.size() != rule_.outputs.size()) {
@@ -31,9 +31,9 @@ class Reverse {
     }
     drop_conflicts();
     std::string why;
-    auto made = assemble(rule_, call_, states_, choices_, wanted_, &why);
+    auto made = weigh(q_, choices_, wanted_, &why);
     if (!made) fail(why);
-    return finish(rule_, call_, states_, choices_, *std::move(made));
+    return finish(q_, choices_, *std::move(made));
   }
 
  private:
@@ -112,14 +112,14 @@ class Reverse {
       const Factor& factor = rule_.factors[at(f)];
       return factor.kind == FactorKind::reduce && factor.reduce == op && factor.size > 1;
     };
-    for (const OperandState& state : states_) {
+    for (const OperandState& state : q_.states) {
       if (state.layout == nullptr) continue;
       const Has& has = state.axes[at(axis)];
       if (has.kind == Has::Kind::factor && reduces(has.factor)) first = has.factor;
     }
     AxisChoice out;
     if (first < 0) {
-      auto passing = partial_choices(rule_, call_, states_, axis);
+      auto passing = partial_choices(rule_, call_, q_.states, axis);
       std::erase_if(passing, [&](const AxisChoice& c) { return c.op != op; });
       if (!passing.empty()) return passing.front();
       for (int f = 0; f < static_cast<int>(rule_.factors.size()) && first < 0; ++f) {
@@ -138,7 +138,7 @@ class Reverse {
     AxisChoice out;
     if (!all_silent_) return out;
     double bytes = -1;
-    for (const OperandState& state : states_) {
+    for (const OperandState& state : q_.states) {
       if (state.layout == nullptr || state.bytes <= bytes) continue;
       const Has& has = state.axes[at(axis)];
       if (has.kind != Has::Kind::factor ||
@@ -167,7 +167,8 @@ class Reverse {
   const ConcreteRule& rule_;
   const Call& call_;
   std::span<const Layout* const> outputs_;
-  std::vector<OperandState> states_;
+  CostModel model_;
+  Question q_;
   std::vector<AxisChoice> choices_;
   std::vector<char> decided_;
   std::vector<FactorCut> wanted_;

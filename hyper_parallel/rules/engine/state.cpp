@@ -4,7 +4,6 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
-#include "hyper_parallel/rules/handlers.h"
 
 namespace hyper_parallel::rules {
 namespace {
@@ -114,45 +113,6 @@ Need need(const ConcreteRule& rule, int input, const Has& has, const AxisChoice&
     return {.kind = Need::Kind::whole, .masked = map.addend && choice.op == ReduceOp::sum};
   }
   return {};
-}
-
-std::optional<double> price(const Has& has, const Need& need, int ranks, double bytes) {
-  const double n = ranks;
-  const double gather = (n - 1) / n * bytes;
-  switch (need.kind) {
-    case Need::Kind::own:
-      return 0;
-    case Need::Kind::partial:
-      if (has.kind == Has::Kind::partial && has.op == need.op) return 0;
-      if (has.kind == Has::Kind::whole && need.op == ReduceOp::sum) return 0;
-      return std::nullopt;
-    case Need::Kind::whole:
-      if (has.kind == Has::Kind::whole) return 0;
-      return has.kind == Has::Kind::partial ? 2 * gather : gather;
-    case Need::Kind::factor:
-      if (has.kind == Has::Kind::whole) return 0;
-      if (has.kind == Has::Kind::partial) return gather;
-      if (has.kind == Has::Kind::factor && has.factor == need.factor && !has.recut) return 0;
-      return gather / n;
-  }
-  return std::nullopt;
-}
-
-double handler_price(const ConcreteRule& rule, const Call& call,
-                     const std::vector<OperandState>& states, int axis, const AxisChoice& choice) {
-  if (choice.kind != AxisChoice::Kind::factor) return 0;
-  const std::string& name = rule.factors[at(choice.factor)].handler;
-  if (name.empty()) return 0;
-  const HandlerInfo& handler = find_handler(name);
-  if (handler.bytes == nullptr) return 0;
-  // What else is cut makes the statistics smaller by the same share as the operand.
-  double share = 1;
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    if (states[i].layout == nullptr || !holds(rule.inputs[i], choice.factor)) continue;
-    if (states[i].bytes > 0) share = states[i].bytes_without(axis) / states[i].bytes;
-    break;
-  }
-  return share * handler.bytes(rule, call, choice.factor, call.mesh->size(axis));
 }
 
 Call part_call(const Call& call, const Part& part) {

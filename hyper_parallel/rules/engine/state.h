@@ -48,35 +48,27 @@ struct Need {
 };
 Need need(const ConcreteRule& rule, int input, const Has& has, const AxisChoice& choice);
 
-/// Bytes a rank moves to bring an operand from `has` to `need` over `ranks` ranks; nothing if that
-/// is not allowed (R -> P(max)). `bytes` is what a rank would hold with the axis R.
-std::optional<double> price(const Has& has, const Need& need, int ranks, double bytes);
-
 /// The layouts that a full set of choices gives.
 struct Assembled {
   std::vector<const Layout*> inputs;
   std::vector<const Layout*> outputs;
   std::string handler;
-  double extra = 0;  // bytes for boundaries and orders that must change beside the axes' prices
 };
 
-/// Nothing if there are no such layouts, an operand that is written in place would change, some
-/// rank would get nothing where that is not allowed, or two handlers meet; `why` then says which.
-/// `wanted` (one a factor, or empty) fixes orders, blocks and segments.
+/// For each factor the cuts (order of axes, block, segments) that may serve for these choices, the
+/// mesh's order and what the first operand has in front; none for a factor that is whole. `wanted`
+/// are factors with the cuts that wanted results have.
+std::vector<std::vector<FactorCut>> ways_to_cut(
+    const ConcreteRule& rule, const Call& call, const std::vector<OperandState>& states,
+    std::span<const AxisChoice> choices, const std::vector<std::pair<int, FactorCut>>& wanted = {});
+
+/// Layouts for one cut a factor. Nothing if there are none, an operand that is written in place
+/// would change, some rank would get nothing where that is not allowed, or two handlers meet;
+/// `why` then says which.
 std::optional<Assembled> assemble(const ConcreteRule& rule, const Call& call,
                                   const std::vector<OperandState>& states,
                                   std::span<const AxisChoice> choices,
-                                  const std::vector<FactorCut>& wanted = {},
-                                  std::string* why = nullptr);
-
-/// The full answer for assembled layouts: sizes, changes with reasons, bytes.
-Inference finish(const ConcreteRule& rule, const Call& call,
-                 const std::vector<OperandState>& states, std::span<const AxisChoice> choices,
-                 Assembled assembled);
-
-/// The price of the handlers that `choice` brings on `axis`.
-double handler_price(const ConcreteRule& rule, const Call& call,
-                     const std::vector<OperandState>& states, int axis, const AxisChoice& choice);
+                                  const std::vector<FactorCut>& cuts, std::string* why = nullptr);
 
 /// True if `map` has a dim made of `factor`, or that it stands for. `factor` is one of the rule.
 bool holds(const TensorMap& map, int factor);

@@ -13,7 +13,6 @@
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/build/make.h"
 #include "hyper_parallel/rules/engine/state.h"
-#include "hyper_parallel/rules/engine/towards.h"
 #include "hyper_parallel/rules/query/infer.h"
 
 namespace hyper_parallel::rules {
@@ -157,8 +156,7 @@ Gradient infer_grad(const Query& query, const GradientCall& given,
     add(given.out_grads, i, result(i), "gradient of result " + std::to_string(i));
   }
   call.list_lengths.assign(call.inputs.size(), -1);
-  const Inference made =
-      wanted.empty() ? infer_forward(rule, call) : infer_towards(rule, call, wanted);
+  const Inference made = infer_forward(rule, call, wanted);
   Gradient out;
   const auto take = [&](std::size_t begin, std::size_t count) {
     return std::vector<const Layout*>(

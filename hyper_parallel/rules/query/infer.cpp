@@ -10,7 +10,6 @@
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/rules/build/make.h"
 #include "hyper_parallel/rules/engine/state.h"
-#include "hyper_parallel/rules/engine/towards.h"
 #include "hyper_parallel/rules/query/paddle.h"
 
 namespace hyper_parallel::rules {
@@ -125,10 +124,9 @@ Query part_query(const Query& query, std::size_t part) {
   return {part_call(query.call, made), query.row, query.spec, made.rule};
 }
 
-Inference infer_forward(const Query& query) { return infer_forward(query.rule, query.call); }
-
-Inference infer_forward(const Query& query, std::span<const Layout* const> wanted) {
-  return infer_towards(query.rule, query.call, wanted);
+Inference infer_forward(const Query& query, std::span<const Layout* const> wanted,
+                        const CostModel& model) {
+  return infer_forward(query.rule, query.call, wanted, model);
 }
 
 Inference infer_backward(const Query& query, std::span<const Layout* const> outputs) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hyper_parallel/rules/cost.h"
 #include "hyper_parallel/rules/rule.h"
 
 /// Inference by name, on layouts alone: no tensors, no ranks.
@@ -53,11 +54,9 @@ std::vector<RowInfo> rows();
 /// One of the independent calls of an op on lists (`query.rule.parts`).
 Query part_query(const Query& query, std::size_t part);
 
-/// Forward inference, as `infer_forward` of rule.h describes it.
-Inference infer_forward(const Query& query);
-
-/// The same where it is known how the results shall lie next: see `infer_towards`.
-Inference infer_forward(const Query& query, std::span<const Layout* const> wanted);
+/// Forward inference, see rule.h. `wanted`: where the results shall lie next, null for any.
+Inference infer_forward(const Query& query, std::span<const Layout* const> wanted = {},
+                        const CostModel& model = CostModel());
 
 /// Reverse inference. `outputs` has one layout a result, null for one that says nothing. Where no
 /// strategy gives what is wanted on an axis, inputs and results are whole there: what is wanted is
@@ -86,7 +85,7 @@ struct Gradient {
 
 /// Gradient inference: the cheapest way to compute the gradients of all floating-point inputs on
 /// parts. `wanted` (empty, or one an operand, null: any) names the layouts that the gradients shall
-/// have next, as in `infer_towards`. Throws UnsupportedError HP-S036: an op on lists.
+/// have next, as in `infer_forward`. Throws UnsupportedError HP-S036: an op on lists.
 Gradient infer_grad(const Query& query, const GradientCall& given,
                     std::span<const Layout* const> wanted = {});
 

@@ -206,6 +206,7 @@ def infer_forward(
     *,
     outputs: Any = None,
     strict: bool = False,
+    topology: str = "uniform",
 ) -> Inference:
     """Tell what an op needs of its inputs, and how its results lie.
 
@@ -217,10 +218,12 @@ def infer_forward(
         attrs: arguments that are no tensors, by name: ``{"dim": -1}``.
         outputs: layouts that the results shall have next, as far as they are known; None for any.
         strict: refuse layouts that the op cannot take as they are.
+        topology: the table by which bytes are weighed, see ``plan``: bytes between hosts cost more.
 
     Returns:
-        The strategy that moves the fewest bytes; with ``outputs``, those count that bring the
-        results there, and splits that no input has yet are tried too.
+        The strategy that moves the fewest bytes, as the planner and the handlers will move them;
+        with ``outputs``, those count that bring the results there, and splits that no input has yet
+        are tried too. ``outputs`` of None alone change nothing.
 
     Raises:
         UsageError: an unknown op, operands or attributes that do not fit; the text names op,
@@ -232,10 +235,8 @@ def infer_forward(
         Some microseconds, with ``outputs`` a millisecond; nothing is moved.
     """
     call = _Call(op, inputs, attrs)
-    wanted = None if outputs is None else call.results(outputs, "outputs")
-    made = call.inference(
-        call.rule.forward() if wanted is None else call.rule.forward_towards(wanted)
-    )
+    wanted = [] if outputs is None else call.results(outputs, "outputs")
+    made = call.inference(call.rule.forward(wanted, topology))
     if strict and made.changes:
         raise refusal(made, call.layouts, call.strategies())
     return made

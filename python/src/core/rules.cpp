@@ -168,13 +168,13 @@ void init_rules(py::module_& m) {
       .def_property_readonly(
           "mesh", [](const Query& q) { return q.call.mesh; }, py::return_value_policy::reference)
       .def_property_readonly("results", [](const Query& q) { return tensors_of(q.rule.outputs); })
-      .def("forward", [](const Query& q) { return to_dict(q, rules::infer_forward(q)); })
       .def(
-          "forward_towards",
-          [](const Query& q, const Layouts& wanted) {
-            return to_dict(q, rules::infer_forward(q, wanted));
+          "forward",
+          [](const Query& q, const Layouts& wanted, const std::string& topology) {
+            const rules::CostModel model(plan::topology(topology));
+            return to_dict(q, rules::infer_forward(q, wanted, model));
           },
-          py::arg("outputs"))
+          py::arg("outputs") = Layouts(), py::arg("topology") = "uniform")
       .def(
           "backward",
           [](const Query& q, const Layouts& outputs) {

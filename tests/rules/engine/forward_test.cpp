@@ -80,6 +80,18 @@ TEST_SUITE("ForwardInference") {
           "R, S(0), S(0) -> S(1)");
   }
 
+  TEST_CASE("ASumPassesOverSeveralAxes") {
+    // One all-reduce over both axes later moves no more than one now.
+    const char* pending = "f64[256] P(sum) P(sum)";
+    CHECK(forward("aten::detach", "dp=2 tp=2", {pending}) == "P(sum) P(sum) -> P(sum) P(sum)");
+    CHECK(forward("aten::view", "dp=2 tp=2", {pending}, {{"size", Ints{16, 16}}}) ==
+          "P(sum) P(sum) -> P(sum) P(sum)");
+    CHECK(forward("aten::add.Tensor", "dp=2 tp=2", {pending, pending}) ==
+          "P(sum) P(sum), P(sum) P(sum) -> P(sum) P(sum)");
+    CHECK(forward("aten::view", "a=2 b=2 c=2", {"f64[4, 6] P(sum) S(0) P(sum)"},
+                  {{"size", Ints{24}}}) == "P(sum) S(0) P(sum) -> P(sum) S(0) P(sum)");
+  }
+
   TEST_CASE("BlocksAndSegmentsTravel") {
     CHECK(forward("aten::mul.Tensor", "x=2", {"f32[4, 12] S(1; block=4)", "f32[12] R"}) ==
           "S(1; block=4), S(0; block=4) -> S(1; block=4)");

@@ -1,8 +1,7 @@
 // Joint inference: strategies for operands and wanted results together.
 
-#include "hyper_parallel/rules/engine/towards.h"
-
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/rules/rule.h"
 #include "tests/rules/support.h"
 
 namespace hyper_parallel::rules::test {
@@ -16,7 +15,7 @@ std::string towards(std::string_view op, std::string_view mesh,
   for (const std::string& text : results) {
     layouts.push_back(text == "-" ? nullptr : parse_layout(c.mesh, text));
   }
-  return answer(infer_towards(rule(c), c, layouts));
+  return answer(infer_forward(rule(c), c, layouts));
 }
 
 TEST_SUITE("rules: towards") {

@@ -56,8 +56,11 @@ TEST_SUITE("ViewRules") {
     CHECK(view("f32[2, 16, 64] S(0) S(1)", {32, 64}, "dp=2 tp=4") == "S(0) S(1) -> S(0) S(0)");
     CHECK(view("f32[32, 64] S(0) S(0)", {2, 16, 64}, "dp=2 tp=4") == "S(0) S(0) -> S(0) S(1)");
     // Two of four: tp cannot stay on the minor dim. Moving it to the major one beats a gather.
+    CHECK(view("f32[8, 16, 64] S(0) S(1)", {128, 64}, "dp=2 tp=4") == "S(0) S(0) -> S(0) S(0)");
+    // Four rows over eight ranks: half of them would hold nothing, the others receive 3/16 of the
+    // tensor; a gather over dp moves 1/8.
     CHECK(view("f32[4, 16, 64] S(0) S(1)", {64, 64}, "dp=2 tp=4") ==
-          "S(0) S(0) -> S(0; block=16) S(0)");
+          "R S(1) -> R S(0; segments=16|16|16|16)");
   }
 
   TEST_CASE("BoundariesThatMissTheFactorsAreMoved") {
