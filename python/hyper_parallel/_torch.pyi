@@ -280,6 +280,16 @@ def set_user_op_handler(
     """The function that runs them: it gets name, overload, arguments."""
 
 # Ranks
+class ParameterMoves:
+    def __init__(
+        self,
+        view: Any,
+        mesh: Mesh,
+        keys: Sequence[str],
+        layout_of_key: Callable[[int, torch.Tensor, str], Layout_],
+    ) -> None: ...
+    def run(self, source_rank: int | None) -> None: ...
+
 class _LocalWorld:
     def __init__(self, size: int, timeout: float) -> None: ...
     def enter(self, rank: int) -> None: ...

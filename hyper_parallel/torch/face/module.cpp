@@ -1,17 +1,8 @@
 #include "hyper_parallel/torch/face/module.h"
 
-#include <torch/nn/module.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/embedding.h>
-#include <torch/nn/modules/instancenorm.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
+#include <ATen/core/grad_mode.h>
 
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/path_pattern.h"
@@ -22,141 +13,86 @@
 namespace hyper_parallel {
 namespace {
 
-namespace nn = torch::nn;
-
-// A module keeps each parameter twice: in a list of its base class, which is protected, and in a
-// member of its own.
-struct Lists : nn::Module {
-  static auto& parameters(nn::Module& module) { return module.*(&Lists::parameters_); }
-};
-
-template <class Layer>
-at::Tensor* member_of(nn::Module& module, const std::string& name) {
-  auto* layer = dynamic_cast<Layer*>(&module);
-  if (layer == nullptr) return nullptr;
-  if (name == "weight") return &layer->weight;
-  if constexpr (requires { layer->bias; }) {
-    if (name == "bias") return &layer->bias;
-  }
-  return nullptr;
-}
-
-template <class... Layers>
-at::Tensor* first_member(nn::Module& module, const std::string& name) {
-  at::Tensor* found = nullptr;
-  (void)(((found = member_of<Layers>(module, name)) != nullptr) || ...);
-  return found;
-}
-
-at::Tensor* find_member(nn::Module& module, const std::string& name) {
-  return first_member<nn::LinearImpl, nn::BilinearImpl, nn::EmbeddingImpl, nn::EmbeddingBagImpl,
-                      nn::LayerNormImpl, nn::GroupNormImpl, nn::BatchNorm1dImpl,
-                      nn::BatchNorm2dImpl, nn::BatchNorm3dImpl, nn::InstanceNorm1dImpl,
-                      nn::InstanceNorm2dImpl, nn::InstanceNorm3dImpl, nn::Conv1dImpl,
-                      nn::Conv2dImpl, nn::Conv3dImpl, nn::ConvTranspose1dImpl,
-                      nn::ConvTranspose2dImpl, nn::ConvTranspose3dImpl, nn::PReLUImpl>(module,
-                                                                                       name);
-}
-
-/// A name of a parameter, and where its tensor is kept.
-struct Place {
-  std::string name;
-  at::Tensor* listed = nullptr;
-  at::Tensor* member = nullptr;  // null: we do not know it
-};
-
-void collect(nn::Module& module, const std::string& prefix, std::vector<Place>& places) {
-  for (auto& item : Lists::parameters(module)) {
-    if (!item.value().defined()) continue;
-    places.push_back({prefix + item.key(), &item.value(), find_member(module, item.key())});
-  }
-  for (auto& child : module.named_children()) {
-    collect(*child.value(), prefix + child.key() + ".", places);
-  }
-}
-
-// The two hold different tensors after `head->weight = embed->weight`.
-std::vector<at::Tensor*> handles(const Place& place) {
-  if (place.member == nullptr) return {place.listed};
-  return {place.listed, place.member};
-}
-
-void check_place(const Place& place, const Mesh* mesh, const Layout* layout) {
-  if (layout != nullptr && layout->mesh() != mesh) {
-    throw UsageError(Message("HP-P030", "shard_parameters: the layout of \"" + place.name +
-                                            "\" lies on another mesh")
-                         .fact("mesh", mesh->to_string())
-                         .fact("layout", to_string_with_mesh(layout)));
-  }
-  if (!torch_layer::is_dtensor(*place.listed) && place.member == nullptr) {
-    throw UsageError(
-        Message("HP-P031",
-                "shard_parameters: \"" + place.name + "\" is held by a layer of an unknown kind")
-            .fact("parameter", torch_layer::describe(*place.listed))
-            .hint("register_parameter(name, distribute_tensor(value, layout)) in that layer"));
-  }
+void check_mesh(const char* code, const std::string& first_line, const Mesh* mesh,
+                const Layout* layout) {
+  if (layout->mesh() == mesh) return;
+  throw UsageError(Message(code, "sharding plan: " + first_line)
+                       .fact("mesh of the plan", mesh->to_string())
+                       .fact("layout", to_string_with_mesh(layout)));
 }
 
 }  // namespace
 
-void shard_parameters(nn::Module& module, const Mesh* mesh, const ParameterPlan& plan,
-                      std::optional<int> source_rank) {
-  std::vector<Place> places;
-  collect(module, "", places);
+ParameterMoves::ParameterMoves(std::shared_ptr<ModuleView> view, const Mesh* mesh,
+                               const std::vector<std::string>& keys, const LayoutOf& layout_of_key)
+    : view_(std::move(view)) {
+  std::vector<HeldTensor> held = view_->held();
   std::vector<std::string> names;
-  std::vector<std::string> patterns;
-  std::vector<const Layout*> layouts;
-  for (const Place& place : places) names.push_back(place.name);
-  for (const auto& [pattern, layout] : plan) {
-    patterns.push_back(pattern);
-    layouts.push_back(layout);
-  }
-  const std::vector<int> chosen = closest_patterns(patterns, names, "parameter");
-
-  // Tied parameters are one tensor under several names: a plan may name any of them.
-  struct Target {
-    const Layout* layout = nullptr;
-    const std::string* name = nullptr;
-    at::Tensor before;  // alive to the end, so that its address stays unique
-    at::Tensor after;
-  };
-  std::unordered_map<c10::TensorImpl*, Target> targets;
-  std::vector<std::pair<at::Tensor*, Target*>> moves;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const Layout* layout = chosen[i] < 0 ? nullptr : layouts[static_cast<std::size_t>(chosen[i])];
-    check_place(places[i], mesh, layout);
-    for (at::Tensor* handle : handles(places[i])) {
-      Target& target = targets[handle->unsafeGetTensorImpl()];
-      target.before = *handle;
-      moves.emplace_back(handle, &target);
-      if (layout == nullptr || layout == target.layout) continue;
-      if (target.layout != nullptr) {
-        throw UsageError(Message("HP-P021", "shard_parameters: tied parameters with two layouts")
-                             .fact(*target.name, target.layout->to_string())
-                             .fact(places[i].name, layout->to_string())
+  for (const HeldTensor& h : held) names.insert(names.end(), h.names.begin(), h.names.end());
+  const std::vector<int> chosen = closest_patterns(keys, names, "parameter");
+  std::size_t next = 0;
+  for (HeldTensor& h : held) {
+    Move move;
+    std::string first;  // the key that asked first
+    for (const std::string& name : h.names) {
+      const int key = chosen[next++];
+      if (key < 0) continue;
+      const auto number = static_cast<std::size_t>(key);
+      const Layout* layout = layout_of_key(number, h, name);
+      check_mesh("HP-P030", "the layout of \"" + name + "\" lies on another mesh", mesh, layout);
+      if (move.layout != nullptr && move.layout != layout) {
+        throw UsageError(Message("HP-P021", "sharding plan: tied parameter " +
+                                                join(h.names, " = ") + " has two layouts")
+                             .fact("first", "\"" + first + "\": " + move.layout->to_string())
+                             .fact("second", "\"" + keys[number] + "\": " + layout->to_string())
                              .hint("name one of them only"));
       }
-      target.layout = layout;
-      target.name = &places[i].name;
+      if (move.layout == nullptr) first = keys[number];
+      move.layout = layout;
     }
-  }
-  // In the order of the names: all ranks must broadcast alike.
-  for (const auto& [handle, target] : moves) {
-    if (target->after.defined()) continue;
-    const bool wrapped = torch_layer::is_dtensor(target->before);
-    if (target->layout == nullptr) {
-      target->layout = wrapped ? layout_of(target->before) : Layout::replicated(mesh);
+    if (torch_layer::is_dtensor(h.tensor)) {
+      const Layout* own = layout_of(h.tensor);
+      if (move.layout != nullptr || !h.buffer) {
+        check_mesh("HP-P023",
+                   "parameter \"" + h.names.front() + "\" is sharded already, on another mesh",
+                   mesh, own);
+      }
+      if (move.layout == own) continue;
+    } else if (move.layout == nullptr && !h.buffer) {
+      move.layout = Layout::replicated(mesh);
     }
-    target->after = distribute_tensor(wrapped ? target->before.detach() : target->before,
-                                      target->layout, source_rank);
+    if (move.layout == nullptr) continue;
+    move.held = std::move(h);
+    moves_.push_back(std::move(move));
   }
-  for (const auto& [handle, target] : moves) {
-    if (torch_layer::is_dtensor(target->before)) {  // its owner keeps it: only the value changes
-      handle->set_data(target->after);
-    } else {
-      *handle = target->after;
+}
+
+void ParameterMoves::run(std::optional<int> source_rank) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [held, layout] : moves_) {
+    const at::Tensor& old = held.tensor;
+    const at::Tensor made = distribute_tensor(old.detach(), layout, source_rank);
+    at::Tensor gradient;
+    if (old.is_leaf() && old.grad().defined()) {
+      gradient = distribute_tensor(old.grad(), layout, source_rank);
     }
+    view_->replace(held, made, gradient);
   }
+}
+
+void shard_parameters(torch::nn::Module& module, const Mesh* mesh, const ParameterLayouts& layouts,
+                      std::optional<int> source_rank) {
+  std::vector<std::string> keys;
+  std::vector<const Layout*> values;
+  for (const auto& [key, layout] : layouts) {
+    keys.push_back(key);
+    values.push_back(layout);
+  }
+  ParameterMoves(view_of(module), mesh, keys,
+                 [&](std::size_t key, const HeldTensor&, const std::string&) {
+                   return values[key];
+                 })
+      .run(source_rank);
 }
 
 }  // namespace hyper_parallel

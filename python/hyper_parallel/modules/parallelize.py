@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from hyper_parallel import _torch
-from hyper_parallel._core import Placement
-from hyper_parallel.dtensors.dtensor import distribute_tensor
 from hyper_parallel.errors import UsageTypeError, make_error, usage_error
 from hyper_parallel.layouts.mesh import DeviceMesh, as_mesh
 from hyper_parallel.layouts.placement import Replicate
 from hyper_parallel.layouts.plan_values import assign
+from hyper_parallel.modules.view import lay_out, viewing
 
 if TYPE_CHECKING:
     from hyper_parallel.modules.style import ParallelStyle
 
 __all__ = ["distribute_module", "loss_parallel", "parallelize_module"]
-
-# All places that hold a parameter, by its identity, while a model is parallelized.
-_Places = dict[int, list[tuple[nn.Module, str]]]
-_places: contextvars.ContextVar[_Places | None] = contextvars.ContextVar("places", default=None)
 
 
 def parallelize_module(
@@ -89,11 +83,10 @@ def parallelize_module(
                 hint="ColwiseParallel(), RowwiseParallel(), ...",
             )
     mesh = line_of(device_mesh)
-    modules = dict(module.named_modules(remove_duplicate=False))
-    chosen = assign(parallelize_plan, list(modules), "module")
     done: dict[int, tuple[str, ParallelStyle]] = {}
-    with keeping_ties(module):
-        for name, (_, style) in chosen.items():
+    with viewing(module):
+        modules = dict(module.named_modules(remove_duplicate=False))
+        for name, (_, style) in assign(parallelize_plan, list(modules), "module").items():
             target = modules[name]
             other, before = done.setdefault(id(target), (name, style))
             if other != name:  # a module with several names
@@ -121,50 +114,6 @@ def line_of(device_mesh: Any) -> DeviceMesh:
             hint=f'mesh["{core.names[-1]}"]',
         )
     return DeviceMesh._of(core, str(getattr(device_mesh, "device_type", "cpu")))
-
-
-@contextlib.contextmanager
-def keeping_ties(root: nn.Module) -> Iterator[None]:
-    """Replace parameters in all places of ``root`` that hold them."""
-    if _places.get() is not None:
-        yield
-        return
-    places: _Places = {}
-    for _, module in root.named_modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                places.setdefault(id(parameter), []).append((module, name))
-    token = _places.set(places)
-    try:
-        yield
-    finally:
-        _places.reset(token)
-
-
-def place_parameter(
-    module: nn.Module,
-    name: str,
-    mesh: DeviceMesh,
-    placements: Sequence[Placement],
-    src_data_rank: int | None,
-) -> None:
-    """Make a parameter of ``module`` a DTensor, wherever it is held."""
-    old = module._parameters[name]
-    if old is None:
-        return
-    if nn.parameter.is_lazy(old):
-        raise usage_error(
-            "HP-P022", f'parameter "{name}" has no shape yet', hint="run the model once before"
-        )
-    made = distribute_tensor(old.detach(), mesh, placements, src_data_rank=src_data_rank)
-    new = nn.Parameter(made, requires_grad=old.requires_grad)
-    new.__dict__.update({k: v for k, v in old.__dict__.items() if k != "_is_param"})
-    places = _places.get()
-    held = [(module, name)] if places is None else places.pop(id(old), [(module, name)])
-    for holder, key in held:
-        holder._parameters[key] = new
-    if places is not None:
-        places[id(new)] = held
 
 
 def distribute_module(
@@ -199,16 +148,13 @@ def distribute_module(
             )
     mesh = DeviceMesh._of(core, str(getattr(device_mesh, "device_type", "cpu")))
     whole = [Replicate()] * core.ndim
-    with keeping_ties(module):
+    with viewing(module):
         for name, inner in module.named_modules():
             if partition_fn is not None:
                 partition_fn(name, inner, device_mesh)
-            for key, parameter in inner._parameters.items():
-                if parameter is not None and not _torch.is_dtensor(parameter):
-                    place_parameter(inner, key, mesh, whole, 0)
-            for key, buffer in inner._buffers.items():
-                if buffer is not None and not _torch.is_dtensor(buffer):
-                    inner._buffers[key] = distribute_tensor(buffer, mesh, whole)
+            for key, tensor in [*inner._parameters.items(), *inner._buffers.items()]:
+                if tensor is not None and not _torch.is_dtensor(tensor):
+                    lay_out(inner, key, mesh, whole, 0)
     if input_fn is not None:
         module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, device_mesh))
     if output_fn is not None:

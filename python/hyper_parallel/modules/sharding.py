@@ -17,6 +17,7 @@ from hyper_parallel.errors import UsageError, near_facts, placed, usage_error
 from hyper_parallel.layouts.layout_specs import resolve_layout
 from hyper_parallel.layouts.mesh import as_mesh
 from hyper_parallel.layouts.plan_values import Inputs, apply_spec, assign, check_spec, meshes_of
+from hyper_parallel.modules.view import ModuleView, check_shape
 
 __all__ = ["ShardingPlan", "shard", "shard_module"]
 
@@ -132,18 +133,17 @@ def shard_module(
             )
         return _shard_function(model, parameters, forward, mesh)
 
-    hooks: list[tuple[nn.Module, Any]] = [*_module_hooks(model, forward, mesh)]
-    hooks += _local_hooks(model, plain)
-    moves = _parameter_moves(model, parameters, mesh)
+    view = ModuleView(model)
+    hooks: list[tuple[nn.Module, Any]] = [*_module_hooks(view, forward, mesh)]
+    hooks += _local_hooks(view, plain)
+    moves = _parameter_moves(view, parameters, mesh)
     _torch.distribute_tensor(torch.empty(0), Layout_.replicated(mesh), None)  # raises if no member
     for module, hook in hooks:
         if isinstance(hook, _InputHook):
-            module.register_forward_pre_hook(hook, with_kwargs=True)
+            view.before(module, hook)
         else:
-            module.register_forward_hook(hook)
-    source = None if src_data_rank is None else _source_rank(mesh, src_data_rank)
-    for move in moves:
-        move.run(source)
+            view.after(module, hook)
+    moves.run(None if src_data_rank is None else _source_rank(mesh, src_data_rank))
     return model
 
 
@@ -229,73 +229,17 @@ def _source_rank(mesh: Mesh, place: int) -> int:
 # ---- Parameters ----------------------------------------------------------------------------
 
 
-class _Move:
-    """One parameter or buffer, all the places that hold it, and its layout."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-        self.places: list[tuple[nn.Module, str]] = []
-        self.names: list[str] = []
-        self.key = ""
-        self.layout: Layout_ | None = None
-
-    def ask(self, key: str, layout: Layout_) -> None:
-        if self.layout is not None and self.layout != layout:
-            raise usage_error(
-                "HP-P021",
-                f"sharding plan: tied parameter {' = '.join(self.names)} has two layouts",
-                first=f'"{self.key}": {self.layout}',
-                second=f'"{key}": {layout}',
-            )
-        self.key, self.layout = key, layout
-
-    def run(self, source: int | None) -> None:
-        """Replace the tensor in all its places."""
-        old, layout = self.tensor, self.layout
-        if layout is None or (_torch.is_dtensor(old) and _torch.layout(old) == layout):
-            return
-        with torch.no_grad():
-            made = _torch.distribute_tensor(old.detach(), layout, source)
-            gradient = old.grad if old.is_leaf else None
-            if gradient is not None:
-                gradient = _torch.distribute_tensor(gradient, layout, source)
-        if isinstance(old, nn.Parameter):
-            made = nn.Parameter(made, requires_grad=old.requires_grad)
-            made.__dict__.update({k: v for k, v in old.__dict__.items() if k != "_is_param"})
-            made.grad = gradient
-        for module, name in self.places:
-            table = module._parameters if name in module._parameters else module._buffers
-            table[name] = made
-
-
-def _parameter_moves(model: nn.Module, plan: dict[str, Any], mesh: Mesh) -> list[_Move]:
+def _parameter_moves(
+    view: ModuleView, plan: dict[str, Any], mesh: Mesh
+) -> _torch.ParameterMoves:
     """Work out the layout of every parameter; change nothing."""
-    held: dict[str, torch.Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    buffers: dict[str, torch.Tensor] = dict(model.named_buffers(remove_duplicate=False))
-    chosen = assign(plan, [*held, *buffers], "parameter")
-    held.update((name, buffer) for name, buffer in buffers.items() if name in chosen)
+    specs = list(plan.values())
 
-    moves: dict[int, _Move] = {}
-    for name, tensor in held.items():
-        if nn.parameter.is_lazy(tensor):
-            raise usage_error(
-                "HP-P022",
-                f'parameter "{name}" has no shape yet',
-                hint="run the model once before it is sharded",
-            )
-        move = moves.setdefault(id(tensor), _Move(tensor))
-        path, _, last = name.rpartition(".")
-        move.places.append((model.get_submodule(path), last))
-        move.names.append(name)
-        if name in chosen:
-            key, spec = chosen[name]
-            move.ask(key, _layout_of_parameter(spec, mesh, tensor, name))
-    for move in moves.values():
-        if _torch.is_dtensor(move.tensor):
-            _check_same_mesh(move, mesh)
-        elif move.layout is None:
-            move.layout = Layout_.replicated(mesh)
-    return list(moves.values())
+    def layout_of_key(key: int, tensor: torch.Tensor, name: str) -> Layout_:
+        check_shape(name, tensor)
+        return _layout_of_parameter(specs[key], mesh, tensor, name)
+
+    return _torch.ParameterMoves(view, mesh, list(plan), layout_of_key)
 
 
 def _layout_of_parameter(spec: Any, mesh: Mesh, tensor: torch.Tensor, name: str) -> Layout_:
@@ -303,17 +247,6 @@ def _layout_of_parameter(spec: Any, mesh: Mesh, tensor: torch.Tensor, name: str)
         return resolve_layout(spec, mesh, tensor.dim())
     except UsageError as error:
         raise placed(error, f'parameter "{name}" {list(tensor.shape)}') from None
-
-
-def _check_same_mesh(move: _Move, mesh: Mesh) -> None:
-    own = _torch.layout(move.tensor).mesh
-    if own != mesh:
-        raise usage_error(
-            "HP-P023",
-            f'parameter "{move.names[0]}" is sharded already, on another mesh',
-            parameter=_torch.layout(move.tensor).to_string_with_mesh(),
-            plan=mesh,
-        )
 
 
 # ---- Inputs and outputs --------------------------------------------------------------------
@@ -342,10 +275,10 @@ class _OutputHook:
 
 
 def _module_hooks(
-    model: nn.Module, forward: dict[str, Any], mesh: Mesh
+    view: ModuleView, forward: dict[str, Any], mesh: Mesh
 ) -> list[tuple[nn.Module, _InputHook | _OutputHook]]:
     """Make the hooks of a plan; register none."""
-    modules = dict(model.named_modules(remove_duplicate=False))
+    modules = view.modules
     known = [f"{path}.{end}" if path else end for path in modules for end in _ENDS]
     made: list[tuple[nn.Module, _InputHook | _OutputHook]] = []
     registered: dict[str, set[int]] = {end: set() for end in _ENDS}
@@ -371,10 +304,9 @@ def _module_hooks(
     return made
 
 
-def _local_hooks(model: nn.Module, names: Sequence[str]) -> list[tuple[nn.Module, Any]]:
-    modules = dict(model.named_modules(remove_duplicate=False))
-    chosen = assign(dict.fromkeys(names), modules, "module")
-    return [(modules[name], _plain_results) for name in chosen]
+def _local_hooks(view: ModuleView, names: Sequence[str]) -> list[tuple[nn.Module, Any]]:
+    chosen = assign(dict.fromkeys(names), view.modules, "module")
+    return [(view.modules[name], _plain_results) for name in chosen]
 
 
 def _plain_results(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:

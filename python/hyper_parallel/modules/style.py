@@ -20,7 +20,8 @@ from hyper_parallel.errors import UnsupportedError, make_error, usage_error
 from hyper_parallel.layouts.layout_specs import resolve_layout
 from hyper_parallel.layouts.mesh import as_mesh
 from hyper_parallel.layouts.placement import Replicate, Shard, as_placement, is_placement
-from hyper_parallel.modules.parallelize import line_of, place_parameter
+from hyper_parallel.modules.parallelize import line_of
+from hyper_parallel.modules.view import lay_out
 
 __all__ = [
     "ColwiseParallel",
@@ -147,7 +148,7 @@ class ColwiseParallel(_Sliced):
         else:
             raise self._refuse(module)
         for name in list(module._parameters):
-            place_parameter(module, name, mesh, [cut], self.src_data_rank)
+            lay_out(module, name, mesh, [cut], self.src_data_rank)
         self._hook(module, mesh, Replicate(), width)
         return module
 
@@ -171,11 +172,11 @@ class RowwiseParallel(_Sliced):
     def _apply(self, module: nn.Module, device_mesh: Any) -> nn.Module:
         mesh = line_of(device_mesh)
         if isinstance(module, nn.Linear):
-            place_parameter(module, "weight", mesh, [Shard(1)], self.src_data_rank)
-            place_parameter(module, "bias", mesh, [Replicate()], self.src_data_rank)
+            lay_out(module, "weight", mesh, [Shard(1)], self.src_data_rank)
+            lay_out(module, "bias", mesh, [Replicate()], self.src_data_rank)
             self._hook(module, mesh, Shard(-1), module.in_features)
         elif isinstance(module, nn.Embedding):
-            place_parameter(module, "weight", mesh, [Shard(0)], self.src_data_rank)
+            lay_out(module, "weight", mesh, [Shard(0)], self.src_data_rank)
             self._hook(module, mesh, Replicate(), None)
         else:
             raise self._refuse(module)
@@ -205,7 +206,7 @@ class SequenceParallel(ParallelStyle):
         cut = self.sequence_sharding[0]
         for inner in module.modules():
             for name in list(inner._parameters):
-                place_parameter(inner, name, mesh, [Replicate()], self.src_data_rank)
+                lay_out(inner, name, mesh, [Replicate()], self.src_data_rank)
 
         def before(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             x = _first(inputs, "SequenceParallel")

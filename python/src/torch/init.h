@@ -12,5 +12,6 @@ void init_dispatch(pybind11::module_& m);
 void init_verify(pybind11::module_& m);
 void init_local_code(pybind11::module_& m);
 void init_user_ops(pybind11::module_& m);
+void init_modules(pybind11::module_& m);
 
 }  // namespace hyper_parallel::python

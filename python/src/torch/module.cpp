@@ -54,4 +54,5 @@ PYBIND11_MODULE(_torch, m) {
   init_verify(m);
   init_local_code(m);
   init_user_ops(m);
+  init_modules(m);
 }

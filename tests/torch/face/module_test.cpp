@@ -13,6 +13,7 @@
 #include <torch/optim/sgd.h>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/face/api.h"
 #include "hyper_parallel/torch/ranks/ranks.h"
 #include "hyper_parallel/torch/tensor/dtensor.h"
@@ -114,6 +115,34 @@ TEST_SUITE("ShardParameters") {
       };
       CHECK(has(error_of(call), "[HP-P021]"));
       CHECK_FALSE(is_dtensor(two.up->weight));
+    });
+  }
+
+  TEST_CASE("AViewHasEachTensorOnce") {
+    Net net;
+    const auto view = view_of(net);
+    std::string text;
+    for (const HeldTensor& held : view->held()) text += join(held.names, "=") + " ";
+    CHECK(text ==
+          "embed.weight norm.weight norm.bias up.weight=up_too.weight up.bias=up_too.bias ");
+    const HeldTensor weight = view->held()[3];
+    CHECK(weight.tensor.is_same(net.up->weight));
+    const at::Tensor gradient = at::ones({5, 7}, torch::kFloat64);
+    view->replace(weight, weight.tensor.detach() * 2, gradient);
+    CHECK(net.up->weight.is_same(net.up_too->weight));
+    CHECK(net.up->weight.requires_grad());
+    CHECK(at::equal(net.up->weight, weight.tensor * 2));
+    CHECK(net.named_parameters()["up_too.weight"].grad().is_same(gradient));
+  }
+
+  TEST_CASE("GradientsMoveWithTheirParameters") {
+    run_local(2, [] {
+      Net net;
+      net.up->forward(at::ones({3, 7}, torch::kFloat64)).sum().backward();
+      const at::Tensor before = net.up->weight.grad().clone();
+      shard_parameters(net, mesh(), {{"up.weight", split(0)}}, std::nullopt);
+      CHECK(layout_of(net.up->weight.grad()) == split(0));
+      CHECK(at::equal(full_tensor(net.up->weight.grad()), before));
     });
   }
 
