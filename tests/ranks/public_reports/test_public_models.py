@@ -13,7 +13,7 @@ import io
 
 import pytest
 import torch
-from reports_support import (
+from public_support import (
     F,
     Partial,
     Replicate,

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 import torch
-from reports_support import (
+from public_support import (
     F,
     Replicate,
     Shard,

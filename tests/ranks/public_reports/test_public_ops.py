@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from reports_support import (
+from public_support import (
     F,
     Replicate,
     Shard,
