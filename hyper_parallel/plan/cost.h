@@ -16,7 +16,7 @@ namespace hyper_parallel::plan {
 ///     broadcast       whole                     whole: local bytes
 ///     all_to_all      (n - 1) / n * whole       whole: local bytes, in equal shares
 ///
-/// An all-to-all of other shares, and permute, move what overlaps, exactly; see `Space::exchange`.
+/// An all-to-all of other shares, and permute, move what overlaps, exactly; see `States::exchange`.
 /// Source: ring algorithms; Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective
 /// Communication Operations in MPICH".
 double all_gather_bytes(int ranks, double part);

@@ -22,7 +22,7 @@ struct Move {
   }
 };
 
-/// Finds the single steps from states of one space:
+/// Finds the single steps from one state to others:
 ///
 ///     cut             some R axes, in any order, below the cuts of any dims
 ///     all_gather      the minor axes of any dims, on one flattened group
@@ -40,7 +40,7 @@ class Moves {
   using Emit = std::function<void(const Move&)>;
 
   /// The functions must outlive this.
-  Moves(Space& space, const Filter& filter, const Emit& emit);
+  Moves(States& states, const Filter& filter, const Emit& emit);
 
   /// Call `emit` with the steps from `s`, in a fixed order.
   void from(const State& s);
@@ -62,7 +62,7 @@ class Moves {
   void add(StepKind kind, const AxisList& axes, const State& after, double bytes);
   void add_exchange(StepKind kind, const AxisList& axes, State after);
 
-  Space& space_;
+  States& states_;
   const Filter& filter_;
   const Emit& emit_;
   std::size_t dims_;

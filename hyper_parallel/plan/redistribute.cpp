@@ -159,30 +159,30 @@ void finish(const Layout* reached, const Layout* to, Plan& plan) {
 
 /// The tensor dim of which the cut changes in the given way; -1: none or several.
 template <class Changes>
-int changed_dim(const Space& space, const State& before, const State& after, Changes changes) {
+int changed_dim(const States& states, const State& before, const State& after, Changes changes) {
   int out = -1;
-  for (std::size_t i = 0; i < space.dims().size(); ++i) {
+  for (std::size_t i = 0; i < states.dims().size(); ++i) {
     if (before.cuts[i] == after.cuts[i]) continue;
-    if (!changes(space.cut(before, i).depth(), space.cut(after, i).depth())) continue;
+    if (!changes(states.cut(before, i).depth(), states.cut(after, i).depth())) continue;
     if (out >= 0) return -1;
-    out = space.dims()[i].dim;
+    out = states.dims()[i].dim;
   }
   return out;
 }
 
 void add_searched_steps(const Layout* from, const Layout* to, Plan& plan) {
-  Space space(from, to, plan.meta, *plan.topology);
-  if (!space.fits() || space.axes().size() > kMostAxes) return add_plain_steps(from, to, plan);
-  const double memory =
-      std::max({space.local_bytes(space.start()), space.local_bytes(space.goal()), kSmallBytes});
-  auto path = search(space, memory);
+  States states(from, to, plan.meta, *plan.topology);
+  if (!states.fits() || states.axes().size() > kMostAxes) return add_plain_steps(from, to, plan);
+  const double memory = std::max(
+      {states.local_bytes(states.start()), states.local_bytes(states.goal()), kSmallBytes});
+  auto path = search(states, memory);
   if (!path) {
-    path = search(space, std::numeric_limits<double>::infinity());
+    path = search(states, std::numeric_limits<double>::infinity());
     plan.note = "no plan stays within the larger of source and target";
   }
   check_internal(path.has_value(),
                  "redistribute: no path from " + from->to_string() + " to " + to->to_string());
-  State state = space.start();
+  State state = states.start();
   for (const Move& move : *path) {
     const State last = std::exchange(state, move.after);
     if (move.free) continue;
@@ -190,11 +190,11 @@ void add_searched_steps(const Layout* from, const Layout* to, Plan& plan) {
     const auto grows = [](std::size_t a, std::size_t b) { return b >= a && b > 0; };
     plan.steps.push_back({.kind = move.kind,
                           .axes = {move.axes.begin(), move.axes.end()},
-                          .from_dim = changed_dim(space, last, state, shrinks),
-                          .to_dim = changed_dim(space, last, state, grows),
-                          .op = move.is_reduction() ? space.op() : ReduceOp::sum,
-                          .before = space.layout(last),
-                          .after = space.layout(state),
+                          .from_dim = changed_dim(states, last, state, shrinks),
+                          .to_dim = changed_dim(states, last, state, grows),
+                          .op = move.is_reduction() ? states.op() : ReduceOp::sum,
+                          .before = states.layout(last),
+                          .after = states.layout(state),
                           .bytes = move.bytes,
                           .seconds = move.seconds});
   }
@@ -229,8 +229,8 @@ double lower_bound(const Layout* from, const Layout* to, const TensorMeta& meta,
     if (!source[i]) target[i] = std::nullopt;           // R -> P: local
     if (source[i] && target[i]) target[i] = source[i];  // P(sum) <-> P(avg): local
   }
-  Space space(from, Layout::get(to->mesh(), to->splits(), target), meta, topology);
-  return space.fits() ? space.needed_bytes(space.start()) : 0;
+  States states(from, Layout::get(to->mesh(), to->splits(), target), meta, topology);
+  return states.fits() ? states.needed_bytes(states.start()) : 0;
 }
 
 void add_totals(Plan& plan) {

@@ -32,26 +32,26 @@ struct StateHash {
 };
 
 /// Seconds from `s` to the goal, at least.
-double bound(Space& space, const State& s) {
-  const double bytes = space.needed_bytes(s);
+double bound(States& states, const State& s) {
+  const double bytes = states.needed_bytes(s);
   if (bytes == 0) return 0;
-  const Topology& t = space.topology();
+  const Topology& t = states.topology();
   return t.launch_seconds +
          bytes / std::max(t.inside_host.bytes_per_second, t.between_hosts.bytes_per_second);
 }
 
 class Search {
  public:
-  Search(Space& space, double memory_bytes) : space_(space), memory_bytes_(memory_bytes) {}
+  Search(States& states, double memory_bytes) : states_(states), memory_bytes_(memory_bytes) {}
 
   std::optional<std::vector<Move>> run() {
     const Moves::Filter filter = [&](const State& after, double seconds) {
       return worth(after, seconds);
     };
     const Moves::Emit emit = [&](const Move& move) { take(move); };
-    Moves moves(space_, filter, emit);
-    nodes_.push_back({.state = space_.start(), .ahead = bound(space_, space_.start())});
-    known_[space_.start()] = 0;
+    Moves moves(states_, filter, emit);
+    nodes_.push_back({.state = states_.start(), .ahead = bound(states_, states_.start())});
+    known_[states_.start()] = 0;
     push(0);
     while (!queue_.empty()) {
       const auto [total, bytes, steps, at] = queue_.top();
@@ -60,7 +60,7 @@ class Search {
       at_ = at;
       const bool overtaken = total != here_.total() || bytes != here_.bytes || steps != here_.steps;
       if (overtaken) continue;
-      if (here_.state.same_layout(space_.goal())) return path(at);
+      if (here_.state.same_layout(states_.goal())) return path(at);
       moves.from(here_.state);
     }
     return std::nullopt;
@@ -78,7 +78,7 @@ class Search {
 
   /// False if a step to `after` of `seconds` or more is of no use.
   bool worth(const State& after, double seconds) const {
-    if (space_.local_bytes(after) > memory_bytes_) return false;
+    if (states_.local_bytes(after) > memory_bytes_) return false;
     if (here_.seconds + seconds > best_) return false;
     const auto found = known_.find(after);
     return found == known_.end() ||
@@ -95,7 +95,7 @@ class Search {
     const auto [found, is_new] = known_.try_emplace(move.after, static_cast<int>(nodes_.size()));
     const auto index = static_cast<std::size_t>(found->second);
     if (is_new) {
-      next.ahead = bound(space_, move.after);
+      next.ahead = bound(states_, move.after);
     } else {
       const Node& old = nodes_[index];
       if (std::tie(next.seconds, next.bytes, next.steps) >=
@@ -104,7 +104,7 @@ class Search {
       }
       next.ahead = old.ahead;
     }
-    if (move.after.same_layout(space_.goal())) best_ = std::min(best_, next.seconds);
+    if (move.after.same_layout(states_.goal())) best_ = std::min(best_, next.seconds);
     const bool hopeless = next.total() > best_ * (1 + 1e-12);
     if (is_new) {
       nodes_.push_back(std::move(next));
@@ -123,7 +123,7 @@ class Search {
     return out;
   }
 
-  Space& space_;
+  States& states_;
   const double memory_bytes_;
   std::vector<Node> nodes_;
   std::unordered_map<State, int, StateHash> known_;
@@ -135,8 +135,8 @@ class Search {
 
 }  // namespace
 
-std::optional<std::vector<Move>> search(Space& space, double memory_bytes) {
-  return Search(space, memory_bytes).run();
+std::optional<std::vector<Move>> search(States& states, double memory_bytes) {
+  return Search(states, memory_bytes).run();
 }
 
 }  // namespace hyper_parallel::plan

@@ -64,7 +64,7 @@ class Counter {
 
 }  // namespace
 
-struct Space::Sums {
+struct States::Sums {
   double ranks = 0;
   double before = 0;  // elements held, all ranks together
   double after = 0;
@@ -74,7 +74,8 @@ struct Space::Sums {
   bool same_shapes = true;
 };
 
-Space::Space(const Layout* from, const Layout* to, const TensorMeta& meta, const Topology& topology)
+States::States(const Layout* from, const Layout* to, const TensorMeta& meta,
+               const Topology& topology)
     : mesh_(from->mesh()), from_(from), topology_(topology) {
   unit_bytes_ = bytes_of(meta.dtype);
   std::uint32_t takes_part = 0;
@@ -131,11 +132,11 @@ Space::Space(const Layout* from, const Layout* to, const TensorMeta& meta, const
   }
 }
 
-std::int16_t Space::append(std::size_t index, std::int16_t parent, int axis, int style) {
+std::int16_t States::append(std::size_t index, std::int16_t parent, int axis, int style) {
   Dim& dim = dims_[index];
   const auto axes = static_cast<std::size_t>(mesh_->ndim());
   {
-    Cut& above = dim.cuts[static_cast<std::size_t>(parent)];
+    DimSplit& above = dim.cuts[static_cast<std::size_t>(parent)];
     if (parent != 0) style = above.style;
     if (above.children.empty()) above.children.resize(axes * dim.styles.size(), -1);
     const std::int16_t known =
@@ -143,9 +144,9 @@ std::int16_t Space::append(std::size_t index, std::int16_t parent, int axis, int
     if (known >= 0) return known;
   }
   const auto id = static_cast<std::int16_t>(dim.cuts.size());
-  Cut cut{.axes = dim.cuts[static_cast<std::size_t>(parent)].axes,
-          .parent = parent,
-          .style = static_cast<std::int16_t>(style)};
+  DimSplit cut{.axes = dim.cuts[static_cast<std::size_t>(parent)].axes,
+               .parent = parent,
+               .style = static_cast<std::int16_t>(style)};
   cut.axes.push_back(axis);
   Split split = dim.styles[static_cast<std::size_t>(style)];
   split.axes = cut.axes;
@@ -162,7 +163,7 @@ std::int16_t Space::append(std::size_t index, std::int16_t parent, int axis, int
   return id;
 }
 
-void Space::fill_pieces(const Dim& dim, Cut& cut) const {
+void States::fill_pieces(const Dim& dim, DimSplit& cut) const {
   Split split = dim.styles[static_cast<std::size_t>(cut.style)];
   split.axes = cut.axes;
   Counter counter(mesh_, cut.axes);
@@ -174,13 +175,13 @@ void Space::fill_pieces(const Dim& dim, Cut& cut) const {
 
 /// The sums where all pieces are equally long: on each dim, either one cut continues the other, and
 /// every rank keeps the smaller piece, or some rank keeps nothing.
-bool Space::even_sums(const State& before, const State& after, Sums& out) const {
+bool States::even_sums(const State& before, const State& after, Sums& out) const {
   double held = 1;
   double wanted = 1;
   double kept = 1;
   for (std::size_t i = 0; i < dims_.size(); ++i) {
-    const Cut& a = cut(before, i);
-    const Cut& b = cut(after, i);
+    const DimSplit& a = cut(before, i);
+    const DimSplit& b = cut(after, i);
     const bool both = !a.axes.empty() && !b.axes.empty();
     if (!a.even || !b.even || (both && a.style != b.style)) return false;
     held *= static_cast<double>(a.largest);
@@ -201,13 +202,13 @@ bool Space::even_sums(const State& before, const State& after, Sums& out) const 
   return true;
 }
 
-Space::Sums Space::sums(const State& before, const State& after) {
+States::Sums States::sums(const State& before, const State& after) {
   Sums out;
   if (even_sums(before, after, out)) return out;
   out = {};
   for (std::size_t i = 0; i < dims_.size(); ++i) {
     for (const State* s : {&before, &after}) {
-      Cut& c = dims_[i].cuts[static_cast<std::size_t>(s->cuts[i])];
+      DimSplit& c = dims_[i].cuts[static_cast<std::size_t>(s->cuts[i])];
       if (c.pieces.empty()) fill_pieces(dims_[i], c);
     }
   }
@@ -217,8 +218,8 @@ Space::Sums Space::sums(const State& before, const State& after) {
     std::int64_t wanted = 1;
     std::int64_t kept = 1;
     for (std::size_t i = 0; i < dims_.size(); ++i) {
-      const Cut& a = cut(before, i);
-      const Cut& b = cut(after, i);
+      const DimSplit& a = cut(before, i);
+      const DimSplit& b = cut(after, i);
       const Interval* from = &a.pieces[counter.place(a.axes) * a.parts];
       const Interval* to = &b.pieces[counter.place(b.axes) * b.parts];
       const std::int64_t length_from = length(from, a.parts);
@@ -238,19 +239,19 @@ Space::Sums Space::sums(const State& before, const State& after) {
   return out;
 }
 
-double Space::local_bytes(const State& s) const {
+double States::local_bytes(const State& s) const {
   double out = unit_bytes_;
   for (std::size_t i = 0; i < dims_.size(); ++i) out *= static_cast<double>(cut(s, i).largest);
   return out;
 }
 
-Exchange Space::exchange(const State& before, const State& after) {
+Exchange States::exchange(const State& before, const State& after) {
   const Sums all = sums(before, after);
   return {unit_bytes_ * all.largest_received, unit_bytes_ * all.largest_sent,
           all.largest_received == 0 && all.largest_sent == 0 && all.same_shapes};
 }
 
-double Space::needed_bytes(const State& s) {
+double States::needed_bytes(const State& s) {
   const Sums all = sums(s, goal_);
   if (s.pending == 0) {
     // Without copies, what a rank gives away must leave it.
@@ -271,7 +272,7 @@ double Space::needed_bytes(const State& s) {
   return unit_bytes_ * std::max(all.largest_after, messages / all.ranks);
 }
 
-const Layout* Space::layout(const State& s) const {
+const Layout* States::layout(const State& s) const {
   std::vector<Split> splits;
   for (const Split& split : from_->splits()) {
     const bool fixed =
@@ -279,7 +280,7 @@ const Layout* Space::layout(const State& s) const {
     if (fixed) splits.push_back(split);
   }
   for (std::size_t i = 0; i < dims_.size(); ++i) {
-    const Cut& c = cut(s, i);
+    const DimSplit& c = cut(s, i);
     if (c.axes.empty()) continue;
     splits.push_back(dims_[i].styles[static_cast<std::size_t>(c.style)]);
     splits.back().axes = c.axes;
@@ -294,13 +295,13 @@ const Layout* Space::layout(const State& s) const {
   return Layout::get(mesh_, std::move(splits), partials);
 }
 
-int Space::ranks(const AxisList& axes) const {
+int States::ranks(const AxisList& axes) const {
   int out = 1;
   for (int axis : axes) out *= mesh_->size(axis);
   return out;
 }
 
-const Link& Space::link(const AxisList& axes) {
+const Link& States::link(const AxisList& axes) {
   if (topology_.ranks_per_host == 0) return topology_.inside_host;
   std::uint32_t bits = 0;
   for (int axis : axes) bits |= 1U << axis;
@@ -309,7 +310,7 @@ const Link& Space::link(const AxisList& axes) {
   return *link;
 }
 
-std::uint32_t Space::whole_axes(const State& s) const {
+std::uint32_t States::whole_axes(const State& s) const {
   std::uint32_t used = s.pending;
   for (std::size_t i = 0; i < dims_.size(); ++i) {
     for (int axis : cut(s, i).axes) used |= 1U << axis;

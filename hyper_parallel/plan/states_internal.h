@@ -13,7 +13,7 @@ namespace hyper_parallel::plan {
 
 /// One way to cut one dim. The cuts of a dim form a tree: the root is the whole dim, a child cuts
 /// each piece of its parent along one more axis.
-struct Cut {
+struct DimSplit {
   std::vector<int> axes = {};  // from the root
   std::int16_t parent = -1;
   std::int16_t style = 0;                   // index into Dim::styles; of the root: meaningless
@@ -30,9 +30,9 @@ struct Cut {
 struct Dim {
   int dim = 0;
   std::int64_t size = 0;
-  std::size_t fixed = 0;           // the first axes of every cut, which stay
-  std::vector<Split> styles = {};  // block and segments that occur; axes unused
-  std::vector<Cut> cuts = {};      // the root first
+  std::size_t fixed = 0;            // the first axes of every cut, which stay
+  std::vector<Split> styles = {};   // block and segments that occur; axes unused
+  std::vector<DimSplit> cuts = {};  // the root first
 };
 
 /// A point of the search: for each dim one of its cuts, and the axes that are still partial.
@@ -70,9 +70,9 @@ struct Exchange {
 /// out: they stay as they are. Axes that neither layout cuts are left out too, unless pending.
 ///
 /// Pending ops must be one op (P(avg) was scaled before); see redistribute.cpp.
-class Space {
+class States {
  public:
-  Space(const Layout* from, const Layout* to, const TensorMeta& meta, const Topology& topology);
+  States(const Layout* from, const Layout* to, const TensorMeta& meta, const Topology& topology);
 
   const Mesh* mesh() const { return mesh_; }
   const Topology& topology() const { return topology_; }
@@ -85,7 +85,7 @@ class Space {
   /// False if there are more dims than a state holds.
   bool fits() const { return dims_.size() <= State::kMostDims; }
 
-  const Cut& cut(const State& s, std::size_t dim) const {
+  const DimSplit& cut(const State& s, std::size_t dim) const {
     return dims_[dim].cuts[static_cast<std::size_t>(s.cuts[dim])];
   }
   /// The child of a cut of `dim`. `style` counts at the root only.
@@ -107,7 +107,7 @@ class Space {
   struct Sums;  // over all ranks
   Sums sums(const State& before, const State& after);
   bool even_sums(const State& before, const State& after, Sums& out) const;
-  void fill_pieces(const Dim& dim, Cut& cut) const;
+  void fill_pieces(const Dim& dim, DimSplit& cut) const;
 
   const Mesh* mesh_;
   const Layout* from_;
