@@ -17,7 +17,6 @@ LIMITS = {"tests/": 600, "hyper_parallel/rules/families/": 300, "": 400}
 LONGER = {
     "hyper_parallel/torch/ranks/local/world.cpp": 442,
     "python/hyper_parallel/local/local_code.py": 460,
-    "python/hyper_parallel/modules/sharding.py": 411,
 }
 
 # The rooms, lowest first, and what each may see besides itself. A room sees only rooms that stand

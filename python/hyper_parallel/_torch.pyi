@@ -281,6 +281,8 @@ def set_user_op_handler(
 
 # Ranks
 class ParameterMoves:
+    """New layouts for the tensors of a model, worked out before anything changes."""
+
     def __init__(
         self,
         view: Any,
@@ -288,7 +290,8 @@ class ParameterMoves:
         keys: Sequence[str],
         layout_of_key: Callable[[int, torch.Tensor, str], Layout_],
     ) -> None: ...
-    def run(self, source_rank: int | None) -> None: ...
+    def run(self, source_rank: int | None) -> None:
+        """Make them all; with a source rank its values count."""
 
 class _LocalWorld:
     def __init__(self, size: int, timeout: float) -> None: ...

@@ -54,11 +54,11 @@ def include(header):
 
 def test_an_arrow_back_up(tree):
     plant(tree, "hyper_parallel/plan/cost.h", HEADER + "int cost();\n")
-    plant(tree, "hyper_parallel/rules/rule.h", HEADER + include("plan/cost.h"))
+    plant(tree, "hyper_parallel/plan/text.h", HEADER + include("rules/rule.h"))
     plant(tree, "hyper_parallel/core/mesh.cpp", include("plan/cost.h"))
     assert found(tree) == [
         "hyper_parallel/core/mesh.cpp:1: core may not see plan",
-        "hyper_parallel/rules/rule.h:4: rules may not see plan",
+        "hyper_parallel/plan/text.h:4: plan may not see rules",
     ]
 
 

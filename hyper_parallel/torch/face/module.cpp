@@ -88,10 +88,9 @@ void shard_parameters(torch::nn::Module& module, const Mesh* mesh, const Paramet
     keys.push_back(key);
     values.push_back(layout);
   }
-  ParameterMoves(view_of(module), mesh, keys,
-                 [&](std::size_t key, const HeldTensor&, const std::string&) {
-                   return values[key];
-                 })
+  ParameterMoves(
+      view_of(module), mesh, keys,
+      [&](std::size_t key, const HeldTensor&, const std::string&) { return values[key]; })
       .run(source_rank);
 }
 

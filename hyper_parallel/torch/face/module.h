@@ -24,8 +24,8 @@ class ParameterMoves {
   /// are if they are DTensors; buffers that no key names stay as they are.
   ///
   /// Throws UsageError: a key that matches nothing (near names are listed), two keys equally close,
-  /// HP-P021 tied parameters with two layouts, HP-P023 a parameter on another mesh, HP-P030 a layout
-  /// on another mesh; what the view and `layout_of_key` throw.
+  /// HP-P021 tied parameters with two layouts, HP-P023 a parameter on another mesh, HP-P030 a
+  /// layout on another mesh; what the view and `layout_of_key` throw.
   ParameterMoves(std::shared_ptr<ModuleView> view, const Mesh* mesh,
                  const std::vector<std::string>& keys, const LayoutOf& layout_of_key);
 
@@ -64,7 +64,7 @@ using ParameterLayouts = std::map<std::string, const Layout*>;
 /// Throws UsageError, before anything has changed: a key that matches nothing (near names are
 /// listed), two keys equally close, tied parameters with two layouts, a layout on another mesh or
 /// with a dim out of range, a plain parameter in a layer of an unknown kind.
-void shard_parameters(torch::nn::Module& module, const Mesh* mesh, const ParameterLayouts& layouts = {},
-                      std::optional<int> source_rank = 0);
+void shard_parameters(torch::nn::Module& module, const Mesh* mesh,
+                      const ParameterLayouts& layouts = {}, std::optional<int> source_rank = 0);
 
 }  // namespace hyper_parallel

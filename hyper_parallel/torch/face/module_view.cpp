@@ -65,8 +65,7 @@ class NnView : public ModuleView {
     return held_;
   }
 
-  void replace(const HeldTensor& old, const at::Tensor& made,
-               const at::Tensor& gradient) override {
+  void replace(const HeldTensor& old, const at::Tensor& made, const at::Tensor& gradient) override {
     const bool wrapped = torch_layer::is_dtensor(old.tensor);
     if (!wrapped) made.set_requires_grad(old.tensor.requires_grad());
     for (at::Tensor* handle : handles_[places_.at(old.tensor.unsafeGetTensorImpl())]) {
@@ -113,15 +112,13 @@ class NnView : public ModuleView {
   }
 
   nn::Module& module_;
-  std::vector<HeldTensor> held_;  // alive, so that addresses stay unique
+  std::vector<HeldTensor> held_;                   // alive, so that addresses stay unique
   std::vector<std::vector<at::Tensor*>> handles_;  // beside held_
   std::unordered_map<c10::TensorImpl*, std::size_t> places_;
 };
 
 }  // namespace
 
-std::unique_ptr<ModuleView> view_of(nn::Module& module) {
-  return std::make_unique<NnView>(module);
-}
+std::unique_ptr<ModuleView> view_of(nn::Module& module) { return std::make_unique<NnView>(module); }
 
 }  // namespace hyper_parallel

@@ -29,8 +29,8 @@ class ModuleView {
   /// same on all ranks. Throws UsageError for a parameter that could not be replaced.
   virtual std::vector<HeldTensor> held() = 0;
 
-  /// Put `made` in all places that hold `old.tensor`, one of `held()`. It trains if the old one did.
-  /// `gradient` becomes its gradient; undefined: none.
+  /// Put `made` in all places that hold `old.tensor`, one of `held()`. It trains if the old one
+  /// did. `gradient` becomes its gradient; undefined: none.
   virtual void replace(const HeldTensor& old, const at::Tensor& made,
                        const at::Tensor& gradient) = 0;
 };

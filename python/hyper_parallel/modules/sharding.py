@@ -221,7 +221,7 @@ def _find_mesh(parameters: dict[str, Any], forward: dict[str, Any], device_mesh:
 def _source_rank(mesh: Mesh, place: int) -> int:
     if not 0 <= place < len(mesh.ranks):
         raise usage_error(
-            "HP-M011", f"src_data_rank={place}: the mesh has {len(mesh.ranks)} ranks", mesh=mesh
+            "HP-M015", f"src_data_rank={place}: the mesh has {len(mesh.ranks)} ranks", mesh=mesh
         )
     return mesh.ranks[place]
 
@@ -229,9 +229,7 @@ def _source_rank(mesh: Mesh, place: int) -> int:
 # ---- Parameters ----------------------------------------------------------------------------
 
 
-def _parameter_moves(
-    view: ModuleView, plan: dict[str, Any], mesh: Mesh
-) -> _torch.ParameterMoves:
+def _parameter_moves(view: ModuleView, plan: dict[str, Any], mesh: Mesh) -> _torch.ParameterMoves:
     """Work out the layout of every parameter; change nothing."""
     specs = list(plan.values())
 

@@ -303,14 +303,9 @@ class PrepareModuleInput(ParallelStyle):
             for key, placement in self.input_kwarg_layouts.items():
                 if key in made:
                     target = self.desired_input_kwarg_layouts.get(key)
-                    made[key] = _converted(
-                        made[key],
-                        mesh,
-                        placement,
-                        target,
-                        self.use_local_output,
-                        f'input "{key}" of {name}',
-                    )
+                    where = f'input "{key}" of {name}'
+                    local = self.use_local_output
+                    made[key] = _converted(made[key], mesh, placement, target, local, where)
             return inputs, made
 
         module.register_forward_pre_hook(before, with_kwargs=True)

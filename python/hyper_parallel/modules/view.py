@@ -63,6 +63,7 @@ class ModuleView:
         return [(held.names, held.tensor, held.buffer) for held in self._held.values()]
 
     def holds(self, tensor: torch.Tensor) -> bool:
+        """Tell whether the model holds this very tensor."""
         return id(tensor) in self._held
 
     def replace(

@@ -35,8 +35,7 @@ class PythonView : public ModuleView {
     return out;
   }
 
-  void replace(const HeldTensor& old, const at::Tensor& made,
-               const at::Tensor& gradient) override {
+  void replace(const HeldTensor& old, const at::Tensor& made, const at::Tensor& gradient) override {
     py::gil_scoped_acquire gil;
     view_.attr("replace")(old.tensor, made,
                           gradient.defined() ? py::cast(gradient) : py::object(py::none()));
