@@ -30,7 +30,7 @@ void time_op(const char* title, const rules::Call& call) {
   bench::show("query (by name, concretize)", [&] { rules::query(call); });
   bench::show("infer_forward", [&] { rules::infer_forward(rule, call); });
   bench::show("infer_backward", [&] { rules::infer_backward(rule, call, forward.outputs); });
-  bench::show("infer_grad", [&] { rules::infer_grad(rule, call, forward, grads); });
+  bench::show("infer_cotangents", [&] { rules::infer_cotangents(rule, call, forward, grads); });
   bench::show("infer_grad, as an op", [&] { rules::infer_grad(query, whole); });
 }
 

@@ -10,6 +10,7 @@
 ///     shard_parameters            a torch::nn::Module by a plan
 ///     CommReport, explain::table  what ranks exchanged, and why
 ///     run_local, current_rank     ranks as threads of this process
+///     init_gloo_from_env          ranks as processes
 ///     infer_forward, infer_backward, infer_grad, plan::redistribute    on layouts alone
 
 #include "hyper_parallel/core/error.h"
@@ -28,12 +29,16 @@
 #include "hyper_parallel/torch/face/factories.h"
 #include "hyper_parallel/torch/face/indexing.h"
 #include "hyper_parallel/torch/face/module.h"
+#include "hyper_parallel/torch/ranks/processes.h"
 #include "hyper_parallel/torch/ranks/ranks.h"
 
 namespace hyper_parallel {
 
 /// Ranks as threads of this process, see torch/ranks/ranks.h.
 using torch_layer::current_rank;
+using torch_layer::init_gloo_from_env;
+using torch_layer::RankContext;
 using torch_layer::run_local;
+using torch_layer::shutdown_gloo;
 
 }  // namespace hyper_parallel

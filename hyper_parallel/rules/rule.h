@@ -252,9 +252,9 @@ Inference infer_backward(const ConcreteRule& rule, const Call& call,
 /// The layouts of the cotangents of all inputs, given the layouts of the cotangents of the
 /// outputs, under the strategy `forward`: S stays; an operand without the axis' factor gets
 /// P(sum); where P passed forward the cotangent is R; an unused axis follows the output's.
-std::vector<const Layout*> infer_grad(const ConcreteRule& rule, const Call& call,
-                                      const Inference& forward,
-                                      std::span<const Layout* const> out_grads);
+std::vector<const Layout*> infer_cotangents(const ConcreteRule& rule, const Call& call,
+                                            const Inference& forward,
+                                            std::span<const Layout* const> out_grads);
 
 /// All strategies of one mesh axis, as choices, none first.
 std::vector<AxisChoice> strategies(const ConcreteRule& rule);

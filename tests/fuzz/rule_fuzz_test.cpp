@@ -137,7 +137,7 @@ std::string ask(const Call& call, const std::string& rule, Make make, int& answe
     for (const Layout* layout : inference.outputs) {
       cotangents.push_back(layout == nullptr ? nullptr : layout->reduced());
     }
-    infer_grad(made, call, inference, cotangents);
+    infer_cotangents(made, call, inference, cotangents);
     infer_backward(made, call, inference.outputs);
   } catch (const UsageError&) {
   } catch (const UnsupportedError&) {

@@ -8,13 +8,12 @@
 #include <ATen/ops/full.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "hyper_parallel/torch/ranks/processes.h"
-#include "hyper_parallel/torch/ranks/ranks.h"
+#include "hyper_parallel/hyper_parallel.h"
 
 namespace {
 
 double sum_over(const std::vector<int>& ranks) {
-  auto& me = hyper_parallel::torch_layer::current_rank();
+  auto& me = hyper_parallel::current_rank();
   std::vector<at::Tensor> x{at::full({2}, me.rank() + 1.0)};
   me.group(ranks)->allreduce(x)->wait();
   return x[0][1].item<double>();
@@ -23,7 +22,7 @@ double sum_over(const std::vector<int>& ranks) {
 }  // namespace
 
 int main() {
-  using namespace hyper_parallel::torch_layer;
+  using namespace hyper_parallel;
   init_gloo_from_env(std::chrono::seconds(60));
   RankContext& me = current_rank();
   std::vector<int> everyone(static_cast<std::size_t>(me.world_size()));

@@ -123,7 +123,7 @@ std::string grad(std::string_view op, std::string_view mesh,
   const Inference inference = infer_forward(r, c);
   std::vector<const Layout*> cotangents;
   for (const Layout* layout : inference.outputs) cotangents.push_back(layout->dual());
-  return list(infer_grad(r, c, inference, cotangents), ", ", layout_text);
+  return list(infer_cotangents(r, c, inference, cotangents), ", ", layout_text);
 }
 
 std::string table(std::string_view op, const std::vector<std::string>& operands, Attrs attrs) {

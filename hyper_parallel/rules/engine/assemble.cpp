@@ -11,7 +11,7 @@ namespace hyper_parallel::rules {
 namespace {
 
 // The axes of `cut` that are among `chosen`, in its order.
-std::vector<int> kept_axes(const FactorCut& cut, const std::vector<int>& chosen) {
+std::vector<int> kept_axes(const FactorSplit& cut, const std::vector<int>& chosen) {
   std::vector<int> out;
   for (int axis : cut.axes) {
     if (std::find(chosen.begin(), chosen.end(), axis) != chosen.end()) out.push_back(axis);
@@ -21,15 +21,15 @@ std::vector<int> kept_axes(const FactorCut& cut, const std::vector<int>& chosen)
 
 // Orders, blocks and segments in which the axes `chosen` (in mesh order) may cut one factor: what
 // operands and wanted results have, the mesh's order and the first operand in front.
-std::vector<FactorCut> proposals(const Factor& factor, int number, const std::vector<int>& chosen,
-                                 const std::vector<OperandState>& states,
-                                 const std::vector<std::pair<int, FactorCut>>& wanted) {
+std::vector<FactorSplit> proposals(const Factor& factor, int number, const std::vector<int>& chosen,
+                                   const std::vector<OperandState>& states,
+                                   const std::vector<std::pair<int, FactorSplit>>& wanted) {
   struct Owner {
-    const FactorCut* cut;
+    const FactorSplit* cut;
     std::vector<int> kept;
   };
   std::vector<Owner> owners;
-  const auto add_owner = [&](const std::pair<int, FactorCut>& item) {
+  const auto add_owner = [&](const std::pair<int, FactorSplit>& item) {
     if (item.first != number) return;
     std::vector<int> kept = kept_axes(item.second, chosen);
     if (!kept.empty()) owners.push_back({&item.second, std::move(kept)});
@@ -38,8 +38,8 @@ std::vector<FactorCut> proposals(const Factor& factor, int number, const std::ve
     for (const auto& item : state.cuts) add_owner(item);
   }
   for (const auto& item : wanted) add_owner(item);
-  std::vector<FactorCut> out;
-  const auto propose = [&](FactorCut cut) {
+  std::vector<FactorSplit> out;
+  const auto propose = [&](FactorSplit cut) {
     if (factor.block > 1) cut.block = std::lcm(cut.block, factor.block);
     if (std::find(out.begin(), out.end(), cut) == out.end()) out.push_back(std::move(cut));
   };
@@ -60,7 +60,7 @@ std::vector<FactorCut> proposals(const Factor& factor, int number, const std::ve
 class Assembler {
  public:
   Assembler(const ConcreteRule& rule, const Call& call, const std::vector<OperandState>& states,
-            std::span<const AxisChoice> choices, const std::vector<FactorCut>& cuts)
+            std::span<const AxisChoice> choices, const std::vector<FactorSplit>& cuts)
       : rule_(rule), call_(call), states_(states), choices_(choices), cuts_(cuts) {}
 
   std::optional<Assembled> run() {
@@ -205,17 +205,17 @@ class Assembler {
   const Call& call_;
   const std::vector<OperandState>& states_;
   std::span<const AxisChoice> choices_;
-  const std::vector<FactorCut>& cuts_;
+  const std::vector<FactorSplit>& cuts_;
   Assembled out_;
   bool masked_ = false;
 };
 
 }  // namespace
 
-std::vector<std::vector<FactorCut>> ways_to_cut(
+std::vector<std::vector<FactorSplit>> ways_to_cut(
     const ConcreteRule& rule, const Call& call, const std::vector<OperandState>& states,
-    std::span<const AxisChoice> choices, const std::vector<std::pair<int, FactorCut>>& wanted) {
-  std::vector<std::vector<FactorCut>> out(rule.factors.size());
+    std::span<const AxisChoice> choices, const std::vector<std::pair<int, FactorSplit>>& wanted) {
+  std::vector<std::vector<FactorSplit>> out(rule.factors.size());
   for (int axis = 0; axis < static_cast<int>(choices.size()); ++axis) {
     const int f = choices[at(axis)].factor;
     if (choices[at(axis)].kind != AxisChoice::Kind::factor || !out[at(f)].empty()) continue;
@@ -236,7 +236,7 @@ std::vector<std::vector<FactorCut>> ways_to_cut(
 std::optional<Assembled> assemble(const ConcreteRule& rule, const Call& call,
                                   const std::vector<OperandState>& states,
                                   std::span<const AxisChoice> choices,
-                                  const std::vector<FactorCut>& cuts, std::string* why) {
+                                  const std::vector<FactorSplit>& cuts, std::string* why) {
   Assembler assembler(rule, call, states, choices, cuts);
   auto out = assembler.run();
   if (!out && why != nullptr) *why = assembler.why;

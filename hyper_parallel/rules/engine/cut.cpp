@@ -85,10 +85,10 @@ std::optional<Split> compose_part(const Factor& factor, const FactorCut& cut, in
 }  // namespace
 
 std::optional<Split> compose(const ConcreteRule& rule, const TensorMap& map, int dim,
-                             const std::vector<FactorCut>& cuts, const Mesh* mesh) {
+                             const std::vector<FactorSplit>& cuts, const Mesh* mesh) {
   const std::vector<int>& factors = map.dims[at(dim)];
   Split out{.dim = dim};
-  const auto cut = [&](std::size_t i) -> const FactorCut& { return cuts[at(factors[i])]; };
+  const auto cut = [&](std::size_t i) -> const FactorSplit& { return cuts[at(factors[i])]; };
   const auto size = [&](std::size_t i) { return rule.factors[at(factors[i])].size; };
   std::size_t first = 0;
   while (first < factors.size() && cut(first).axes.empty()) ++first;
@@ -122,7 +122,7 @@ std::optional<Split> compose(const ConcreteRule& rule, const TensorMap& map, int
       if (size(i) == 1) continue;
       break;
     }
-    const FactorCut& major = cut(last);
+    const FactorSplit& major = cut(last);
     // Below it the chunk rule counts single indices of the major factor: they must be one a rank.
     if (mesh->size(major.axes) != size(last) || major.block > 1 || !major.segments.empty() ||
         !cut(i).segments.empty() || size(i) % cut(i).block != 0) {
@@ -165,11 +165,11 @@ std::optional<Reading> read_as(const ConcreteRule& rule, const std::vector<int>&
   }
   if (majors == 0 || minors == 0) return std::nullopt;  // nothing lies there
   Reading out;
-  for (std::size_t i = first; i <= last; ++i) out.cuts.emplace_back(factors[i], FactorCut{});
+  for (std::size_t i = first; i <= last; ++i) out.cuts.emplace_back(factors[i], FactorSplit{});
   for (std::size_t i = 0; i < places.size(); ++i) {
     out.cuts[places[i] - first].second.axes.push_back(split.axes[i]);
   }
-  FactorCut& inner = out.cuts.back().second;
+  FactorSplit& inner = out.cuts.back().second;
   if (split.block % minors == 0) inner.block = split.block / minors;
   if (!split.segments.empty()) {
     const auto count = static_cast<std::int64_t>(split.segments.size());
@@ -197,11 +197,11 @@ Reading decompose(const ConcreteRule& rule, const TensorMap& map, const Split& s
     const Split wanted{
         .dim = split.dim, .axes = split.axes, .segments = map.segments[at(split.dim)]};
     if (!same_cut(split, wanted, mesh, size)) return {};
-    return {{{factors[0], FactorCut{.axes = split.axes}}}, true};
+    return {{{factors[0], FactorSplit{.axes = split.axes}}}, true};
   }
   if (factors.size() == 1 && rule.factors[at(factors[0])].plain) {
     const Split wanted{.dim = split.dim, .axes = split.axes};
-    return {{{factors[0], FactorCut{.axes = split.axes}}}, same_cut(split, wanted, mesh, size)};
+    return {{{factors[0], FactorSplit{.axes = split.axes}}}, same_cut(split, wanted, mesh, size)};
   }
   if (factors.size() == 1 && rule.factors[at(factors[0])].part) {
     const FactorCut cut{split.axes, split.block, split.segments};
@@ -210,14 +210,14 @@ Reading decompose(const ConcreteRule& rule, const TensorMap& map, const Split& s
     return {{{factors[0], cut}}, true};
   }
   if (factors.size() == 1) {
-    return {{{factors[0], FactorCut{split.axes, split.block, split.segments}}}, true};
+    return {{{factors[0], FactorSplit{split.axes, split.block, split.segments}}}, true};
   }
   // Try every way to hand the axes to the factors in order, major factors first.
   std::vector<std::size_t> places(split.axes.size(), 0);
-  std::vector<FactorCut> cuts(rule.factors.size());
+  std::vector<FactorSplit> cuts(rule.factors.size());
   while (true) {
     if (auto reading = read_as(rule, factors, split, places)) {
-      for (FactorCut& c : cuts) c = {};
+      for (FactorSplit& c : cuts) c = {};
       for (const auto& [factor, cut] : reading->cuts) cuts[at(factor)] = cut;
       const auto made = compose(rule, map, split.dim, cuts, mesh);
       if (made && same_cut(split, *made, mesh, size)) return *std::move(reading);
@@ -233,7 +233,7 @@ Reading decompose(const ConcreteRule& rule, const TensorMap& map, const Split& s
   }
   for (int factor : factors) {
     if (rule.factors[at(factor)].kind != FactorKind::blocked) {
-      return {{{factor, FactorCut{.axes = split.axes}}}, false};
+      return {{{factor, FactorSplit{.axes = split.axes}}}, false};
     }
   }
   return {};
@@ -264,7 +264,7 @@ bool equivalent(const Layout* a, const Layout* b, std::span<const std::int64_t> 
   return true;
 }
 
-bool leaves_empty(const FactorCut& cut, const Mesh* mesh, std::int64_t size) {
+bool leaves_empty(const FactorSplit& cut, const Mesh* mesh, std::int64_t size) {
   std::vector<int> last(at(mesh->ndim()));
   for (int axis = 0; axis < mesh->ndim(); ++axis) last[at(axis)] = mesh->size(axis) - 1;
   const Split split{.dim = 0, .axes = cut.axes, .block = cut.block, .segments = cut.segments};

@@ -9,11 +9,11 @@
 namespace hyper_parallel::rules {
 
 /// How one factor is cut; the same on every tensor that holds it. Fields as in `Split`.
-struct FactorCut {
+struct FactorSplit {
   std::vector<int> axes = {};
   std::int64_t block = 1;
   std::vector<std::int64_t> segments = {};
-  friend bool operator==(const FactorCut&, const FactorCut&) = default;
+  friend bool operator==(const FactorSplit&, const FactorSplit&) = default;
 };
 
 /// The cut of dim `dim` of a tensor, given the cuts of all factors. A whole dim has no axes.
@@ -25,14 +25,14 @@ struct FactorCut {
 ///   - a factor with a part is not cut in segments, or one of them lies across the part's bounds.
 /// Blocks and segments that change nothing for these sizes are dropped.
 std::optional<Split> compose(const ConcreteRule& rule, const TensorMap& map, int dim,
-                             const std::vector<FactorCut>& cuts, const Mesh* mesh);
+                             const std::vector<FactorSplit>& cuts, const Mesh* mesh);
 
 /// A cut of a minor factor that would need more segments than this is not made.
 constexpr std::int64_t kMaxSegments = 256;
 
 /// What the cut of one dim means for the factors that make the dim.
 struct Reading {
-  std::vector<std::pair<int, FactorCut>> cuts;  // factor and its cut
+  std::vector<std::pair<int, FactorSplit>> cuts;  // factor and its cut
   bool exact = true;  // false: chunk boundaries miss the factors', the operand must be cut anew
 };
 
@@ -47,6 +47,6 @@ bool same_cut(const Split& a, const Split& b, const Mesh* mesh, std::int64_t siz
 bool equivalent(const Layout* a, const Layout* b, std::span<const std::int64_t> sizes);
 
 /// True if some rank gets nothing of a factor of length `size` under `cut`.
-bool leaves_empty(const FactorCut& cut, const Mesh* mesh, std::int64_t size);
+bool leaves_empty(const FactorSplit& cut, const Mesh* mesh, std::int64_t size);
 
 }  // namespace hyper_parallel::rules

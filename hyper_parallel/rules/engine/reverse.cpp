@@ -171,7 +171,7 @@ class Reverse {
   Question q_;
   std::vector<AxisChoice> choices_;
   std::vector<char> decided_;
-  std::vector<FactorCut> wanted_;
+  std::vector<FactorSplit> wanted_;
   bool all_silent_ = true;
 };
 
@@ -203,15 +203,15 @@ Inference infer_backward(const ConcreteRule& rule, const Call& call,
                              .hint("ask for each element by the op without _foreach_"));
 }
 
-std::vector<const Layout*> infer_grad(const ConcreteRule& rule, const Call& call,
-                                      const Inference& forward,
-                                      std::span<const Layout* const> out_grads) {
+std::vector<const Layout*> infer_cotangents(const ConcreteRule& rule, const Call& call,
+                                            const Inference& forward,
+                                            std::span<const Layout* const> out_grads) {
   std::vector<const Layout*> out(call.inputs.size(), nullptr);
   for (std::size_t p = 0; p < rule.parts.size(); ++p) {
     const Part& part = rule.parts[p];
     std::vector<const Layout*> grads;
     for (int i : part.outputs) grads.push_back(out_grads[at(i)]);
-    const auto made = infer_grad(part.rule, part_call(call, part), forward.parts[p], grads);
+    const auto made = infer_cotangents(part.rule, part_call(call, part), forward.parts[p], grads);
     for (std::size_t i = 0; i < made.size(); ++i) out[at(part.inputs[i])] = made[i];
   }
   if (!rule.parts.empty()) return out;

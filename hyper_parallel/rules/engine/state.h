@@ -27,7 +27,7 @@ struct Has {
 struct OperandState {
   const Layout* layout = nullptr;  // null: absent. A plain tensor is replicated
   std::vector<Has> axes;
-  std::vector<std::pair<int, FactorCut>> cuts;
+  std::vector<std::pair<int, FactorSplit>> cuts;
   double bytes = 0;  // of the whole tensor
 
   /// Bytes a rank would hold if `axis` were R.
@@ -58,9 +58,10 @@ struct Assembled {
 /// For each factor the cuts (order of axes, block, segments) that may serve for these choices, the
 /// mesh's order and what the first operand has in front; none for a factor that is whole. `wanted`
 /// are factors with the cuts that wanted results have.
-std::vector<std::vector<FactorCut>> ways_to_cut(
+std::vector<std::vector<FactorSplit>> ways_to_cut(
     const ConcreteRule& rule, const Call& call, const std::vector<OperandState>& states,
-    std::span<const AxisChoice> choices, const std::vector<std::pair<int, FactorCut>>& wanted = {});
+    std::span<const AxisChoice> choices,
+    const std::vector<std::pair<int, FactorSplit>>& wanted = {});
 
 /// Layouts for one cut a factor. Nothing if there are none, an operand that is written in place
 /// would change, some rank would get nothing where that is not allowed, or two handlers meet;
@@ -68,7 +69,7 @@ std::vector<std::vector<FactorCut>> ways_to_cut(
 std::optional<Assembled> assemble(const ConcreteRule& rule, const Call& call,
                                   const std::vector<OperandState>& states,
                                   std::span<const AxisChoice> choices,
-                                  const std::vector<FactorCut>& cuts, std::string* why = nullptr);
+                                  const std::vector<FactorSplit>& cuts, std::string* why = nullptr);
 
 /// True if `map` has a dim made of `factor`, or that it stands for. `factor` is one of the rule.
 bool holds(const TensorMap& map, int factor);

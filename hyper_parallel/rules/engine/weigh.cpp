@@ -160,14 +160,14 @@ Question ask(const ConcreteRule& rule, const Call& call, const CostModel& model,
 }
 
 std::optional<Weighed> weigh(const Question& q, std::span<const AxisChoice> choices,
-                             const std::vector<FactorCut>& fixed, std::string* why) {
+                             const std::vector<FactorSplit>& fixed, std::string* why) {
   auto ways = ways_to_cut(q.rule, q.call, q.states, choices, q.wanted_cuts);
   for (std::size_t f = 0; f < fixed.size(); ++f) {
     if (!ways[f].empty() && ways[f].front().axes.size() == fixed[f].axes.size()) {
       ways[f] = {fixed[f]};
     }
   }
-  std::vector<FactorCut> cuts(ways.size());
+  std::vector<FactorSplit> cuts(ways.size());
   std::vector<std::size_t> next(ways.size(), 0);
   for (std::size_t f = 0; f < ways.size(); ++f) {
     if (!ways[f].empty()) cuts[f] = ways[f].front();

@@ -35,8 +35,8 @@ struct Question {
   const Call& call;
   const CostModel& model;
   std::vector<OperandState> states;
-  std::span<const Layout* const> wanted = {};               // of results, null: any; may be shorter
-  std::vector<std::pair<int, FactorCut>> wanted_cuts = {};  // their factors
+  std::span<const Layout* const> wanted = {};  // of results, null: any; may be shorter
+  std::vector<std::pair<int, FactorSplit>> wanted_cuts = {};  // their factors
 };
 
 Question ask(const ConcreteRule& rule, const Call& call, const CostModel& model,
@@ -46,7 +46,8 @@ Question ask(const ConcreteRule& rule, const Call& call, const CostModel& model,
 /// and orders of axes. `fixed` (one a factor, or empty) decides these for factors that it cuts
 /// along as many axes. Nothing, and `why`, as `assemble`.
 std::optional<Weighed> weigh(const Question& q, std::span<const AxisChoice> choices,
-                             const std::vector<FactorCut>& fixed = {}, std::string* why = nullptr);
+                             const std::vector<FactorSplit>& fixed = {},
+                             std::string* why = nullptr);
 
 /// True if the factor that `choice` splits is run by a handler.
 bool has_handler(const ConcreteRule& rule, const AxisChoice& choice);

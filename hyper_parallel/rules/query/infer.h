@@ -72,7 +72,7 @@ struct GradientCall {
 };
 
 /// The answer to gradient inference. Layouts are those of whole gradients: R means that every rank
-/// has it all (unlike the cotangents of `infer_grad` in rule.h, where that is P(sum)).
+/// has it all (unlike those of `infer_cotangents`, where that is P(sum)).
 struct Gradient {
   std::vector<const Layout*> inputs;     // required; null: not given, or only its shape matters
   std::vector<const Layout*> outputs;    // required, likewise

@@ -35,7 +35,7 @@ at::Tensor broadcast(const at::Tensor& value, const Mesh* mesh, int source_rank)
   const auto& members = mesh->ranks();
   const auto at = std::find(members.begin(), members.end(), source_rank);
   if (at == members.end()) {
-    throw UsageError(Message("HP-M011", "rank " + std::to_string(source_rank) +
+    throw UsageError(Message("HP-M015", "rank " + std::to_string(source_rank) +
                                             " is not in the mesh, it cannot be the source")
                          .fact("mesh", mesh->to_string()));
   }

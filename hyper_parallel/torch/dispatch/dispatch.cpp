@@ -33,7 +33,7 @@ void run_on_plain(Frame& f) {
           Message("HP-D013", f.info.name + ": plain and distributed tensors written together")
               .fact("tensor", describe(t)));
     }
-    return to_local(t, Layout::replicated(impl_of(t)->layout()->mesh()));
+    return to_local_as(t, Layout::replicated(impl_of(t)->layout()->mesh()));
   });
   f.op.callBoxed(f.stack);
 }

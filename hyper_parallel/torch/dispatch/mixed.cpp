@@ -14,7 +14,7 @@ const Mesh* mesh_of_tensor(const at::Tensor& t) {
 
 // A tensor of 0 dims is whole or pending on each axis.
 at::Tensor value_of(const at::Tensor& number) {
-  return to_local(number, Layout::replicated(mesh_of_tensor(number)));
+  return to_local_as(number, Layout::replicated(mesh_of_tensor(number)));
 }
 
 [[noreturn]] void throw_meshes(const Frame& f, const at::Tensor& a, const at::Tensor& b) {

@@ -99,7 +99,7 @@ void resize_as(Frame& f) { resize_to(f, f.argument(1).toTensor().sizes().vec());
 void split_at_tensor(Frame& f) {
   const at::Tensor where = f.argument(1).toTensor();
   if (is_dtensor(where)) {
-    f.argument(1) = to_local(where, Layout::replicated(impl_of(where)->layout()->mesh()));
+    f.argument(1) = to_local_as(where, Layout::replicated(impl_of(where)->layout()->mesh()));
   }
   f.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *f.stack);
 }

@@ -151,12 +151,12 @@ at::Tensor from_local(const at::Tensor& local, const Layout* layout, std::option
 
 at::Tensor to_local(const at::Tensor& t, const Layout* grad_layout) {
   check_dtensor(t, "to_local");
-  return torch_layer::to_local(t, nullptr, grad_layout);
+  return torch_layer::to_local_as(t, nullptr, grad_layout);
 }
 
 at::Tensor full_tensor(const at::Tensor& t, const Layout* grad_layout) {
   check_dtensor(t, "full_tensor");
-  return torch_layer::to_local(t, Layout::replicated(impl_of(t)->layout()->mesh()), grad_layout);
+  return torch_layer::to_local_as(t, Layout::replicated(impl_of(t)->layout()->mesh()), grad_layout);
 }
 
 at::Tensor redistribute(const at::Tensor& t, const Layout* layout) {

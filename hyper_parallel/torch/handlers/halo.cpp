@@ -18,7 +18,7 @@
 namespace hyper_parallel::torch_layer::handlers {
 namespace {
 
-struct Cut {
+struct SplitDim {
   rules::Window window;
   std::shared_ptr<const Halo> halo;
 
@@ -26,8 +26,8 @@ struct Cut {
 };
 
 // `padded`: see halo_of.
-std::vector<Cut> cuts_of(const HandlerCall& c, std::string_view operand, bool padded) {
-  std::vector<Cut> out;
+std::vector<SplitDim> cuts_of(const HandlerCall& c, std::string_view operand, bool padded) {
+  std::vector<SplitDim> out;
   for (const auto& [dim, window] : c.plan().inference.windows) {
     out.push_back({window, halo_of(window, dim, c.layout(operand), c.plan().outputs[0], padded)});
   }
@@ -36,18 +36,18 @@ std::vector<Cut> cuts_of(const HandlerCall& c, std::string_view operand, bool pa
 
 // Zero in the list argument `name`, which has one number a spatial dim or one for all, where a dim
 // is cut. `first`: the first spatial dim.
-void clear(HandlerCall& c, std::string_view name, const std::vector<Cut>& cuts, std::size_t first,
-           std::size_t count) {
+void clear(HandlerCall& c, std::string_view name, const std::vector<SplitDim>& cuts,
+           std::size_t first, std::size_t count) {
   std::vector<std::int64_t> values = c.integers(name);
   if (values.empty()) return;
   values.resize(count, values.front());
-  for (const Cut& cut : cuts) values[cut.dim() - first] = 0;
+  for (const SplitDim& cut : cuts) values[cut.dim() - first] = 0;
   c.set(name, values);
 }
 
 // The results that belong to the own piece.
-at::Tensor own_results(at::Tensor y, const std::vector<Cut>& cuts) {
-  for (const Cut& cut : cuts) {
+at::Tensor own_results(at::Tensor y, const std::vector<SplitDim>& cuts) {
+  for (const SplitDim& cut : cuts) {
     const Halo& h = *cut.halo;
     if (h.rows.skip == 0 && y.size(h.dim) == h.piece.size()) continue;
     y = y.narrow(h.dim, h.rows.skip, h.piece.size());
@@ -57,7 +57,7 @@ at::Tensor own_results(at::Tensor y, const std::vector<Cut>& cuts) {
 
 // padding="same": what the extent of a window has more than one is padded, the odd one behind.
 // Where a dim is cut that is done; here for the others, in the tensor itself.
-at::Tensor padded_same(const HandlerCall& c, at::Tensor x, const std::vector<Cut>& cuts,
+at::Tensor padded_same(const HandlerCall& c, at::Tensor x, const std::vector<SplitDim>& cuts,
                        std::size_t first, std::size_t count) {
   const Shape& weight = c.sizes("weight");
   std::vector<std::int64_t> dilation = c.integers("dilation");
@@ -65,7 +65,7 @@ at::Tensor padded_same(const HandlerCall& c, at::Tensor x, const std::vector<Cut
   std::vector<std::int64_t> pads;
   for (std::size_t i = count; i-- > 0;) {
     const bool cut = std::any_of(cuts.begin(), cuts.end(),
-                                 [&](const Cut& cut) { return cut.dim() == first + i; });
+                                 [&](const SplitDim& cut) { return cut.dim() == first + i; });
     const std::int64_t more = cut ? 0 : dilation[i] * (weight[2 + i] - 1);
     pads.push_back(more / 2);
     pads.push_back(more - more / 2);
@@ -76,9 +76,9 @@ at::Tensor padded_same(const HandlerCall& c, at::Tensor x, const std::vector<Cut
 void convolve(HandlerCall& c) {
   const std::size_t count = c.sizes("weight").size() - 2;
   const std::size_t first = c.sizes("input").size() - count;
-  const std::vector<Cut> cuts = cuts_of(c, "input", true);
+  const std::vector<SplitDim> cuts = cuts_of(c, "input", true);
   at::Tensor x = c.tensor("input");
-  for (const Cut& cut : cuts) x = fetch(cut.halo, x);
+  for (const SplitDim& cut : cuts) x = fetch(cut.halo, x);
   const c10::IValue* padding = c.find("padding");
   if (padding != nullptr && padding->isString()) {
     if (padding->toStringRef() == "same") x = padded_same(c, x, cuts, first, count);
@@ -97,7 +97,7 @@ void convolve(HandlerCall& c) {
 
 // How many elements of the window of each result an average counts along a dim, beside the kernel
 // that the op counted. Undefined if that is right for all.
-at::Tensor average_scale(const Cut& cut, bool with_padding, const at::Tensor& like) {
+at::Tensor average_scale(const SplitDim& cut, bool with_padding, const at::Tensor& like) {
   const rules::Window& w = cut.window;
   const std::int64_t low = with_padding ? -w.padding : 0;
   const std::int64_t high = with_padding ? w.operand + w.padding : w.operand;
@@ -117,16 +117,16 @@ at::Tensor average_scale(const Cut& cut, bool with_padding, const at::Tensor& li
 
 void average(HandlerCall& c, std::size_t count) {
   const std::size_t first = c.sizes("self").size() - count;
-  const std::vector<Cut> cuts = cuts_of(c, "self", true);
+  const std::vector<SplitDim> cuts = cuts_of(c, "self", true);
   at::Tensor x = c.tensor("self");
-  for (const Cut& cut : cuts) x = fetch(cut.halo, x);
+  for (const SplitDim& cut : cuts) x = fetch(cut.halo, x);
   const bool own_divisor = c.find("divisor_override") != nullptr;
   const bool with_padding = c.boolean("count_include_pad", true);
   c.set("self", x);
   clear(c, "padding", cuts, first, count);
   c.call();
   at::Tensor y = own_results(c.result(), cuts);
-  for (const Cut& cut : cuts) {
+  for (const SplitDim& cut : cuts) {
     if (own_divisor) break;
     const at::Tensor wide = widened(y);
     const at::Tensor scale = average_scale(cut, with_padding, wide);
@@ -138,7 +138,7 @@ void average(HandlerCall& c, std::size_t count) {
 // For each row of the block the row of the operand that stands for it. Rows outside repeat the
 // nearest row that a window with them reads too: a maximum does not change, and of equal values the
 // first in the window still wins, which a number put there would not let it.
-std::vector<std::int64_t> rows_of(const Cut& cut) {
+std::vector<std::int64_t> rows_of(const SplitDim& cut) {
   const rules::WindowRows& rows = cut.halo->rows;
   const std::int64_t step = cut.window.dilation;
   std::vector<std::int64_t> out;
@@ -153,7 +153,7 @@ std::vector<std::int64_t> rows_of(const Cut& cut) {
   return out;
 }
 
-at::Tensor with_repeats(const Cut& cut, const at::Tensor& x) {
+at::Tensor with_repeats(const SplitDim& cut, const at::Tensor& x) {
   const rules::WindowRows& rows = cut.halo->rows;
   if (cut.halo->piece.size() == 0 || rows.block == rows.inside) return x;
   const at::Tensor index =
@@ -163,7 +163,7 @@ at::Tensor with_repeats(const Cut& cut, const at::Tensor& x) {
 }
 
 // From places in the local planes of `x` to places in global planes of `sizes`.
-at::Tensor global_places(at::Tensor place, const at::Tensor& x, const std::vector<Cut>& cuts,
+at::Tensor global_places(at::Tensor place, const at::Tensor& x, const std::vector<SplitDim>& cuts,
                          const Shape& sizes, std::size_t first) {
   at::Tensor out = at::zeros_like(place);
   std::int64_t stride = 1;
@@ -171,7 +171,7 @@ at::Tensor global_places(at::Tensor place, const at::Tensor& x, const std::vecto
     const std::int64_t local = x.size(static_cast<std::int64_t>(d));
     at::Tensor at = place.remainder(local);
     place = place.floor_divide(local);
-    for (const Cut& cut : cuts) {
+    for (const SplitDim& cut : cuts) {
       if (cut.dim() != d || cut.halo->piece.size() == 0) continue;
       const auto options = at::TensorOptions(at::kLong);
       at = at::tensor(rows_of(cut), options).to(place.device()).take(at);
@@ -183,7 +183,7 @@ at::Tensor global_places(at::Tensor place, const at::Tensor& x, const std::vecto
 }
 
 // Leave the own results, with places in the global tensor. `x`: what the op was run on.
-void finish_pool(HandlerCall& c, const at::Tensor& x, const std::vector<Cut>& cuts,
+void finish_pool(HandlerCall& c, const at::Tensor& x, const std::vector<SplitDim>& cuts,
                  std::size_t first) {
   const at::Tensor y = own_results(c.result(), cuts);
   if (c.returns() == 1) return c.finish({y});
@@ -193,10 +193,10 @@ void finish_pool(HandlerCall& c, const at::Tensor& x, const std::vector<Cut>& cu
 
 void maximum(HandlerCall& c, std::size_t count) {
   const std::size_t first = c.sizes("self").size() - count;
-  const std::vector<Cut> cuts = cuts_of(c, "self", false);
+  const std::vector<SplitDim> cuts = cuts_of(c, "self", false);
   at::Tensor x = c.tensor("self");
-  for (const Cut& cut : cuts) x = fetch(cut.halo, x);
-  for (const Cut& cut : cuts) x = with_repeats(cut, x);
+  for (const SplitDim& cut : cuts) x = fetch(cut.halo, x);
+  for (const SplitDim& cut : cuts) x = with_repeats(cut, x);
   c.set("self", x);
   clear(c, "padding", cuts, first, count);
   c.call();
@@ -209,17 +209,17 @@ void adaptive(HandlerCall& c, std::size_t count) {
   const std::size_t first = c.sizes("self").size() - count;
   std::vector<std::int64_t> sizes = c.integers("output_size");
   sizes.resize(count, sizes.front());
-  const std::vector<Cut> cuts = cuts_of(c, "self", false);
+  const std::vector<SplitDim> cuts = cuts_of(c, "self", false);
   at::Tensor x = c.tensor("self");
   double share = 1;
   for (std::size_t d = first; d < first + count; ++d) {
     const bool window =
-        std::any_of(cuts.begin(), cuts.end(), [d](const Cut& cut) { return cut.dim() == d; });
+        std::any_of(cuts.begin(), cuts.end(), [d](const SplitDim& cut) { return cut.dim() == d; });
     if (window) continue;
     share *= static_cast<double>(x.size(static_cast<std::int64_t>(d))) /
              static_cast<double>(c.sizes("self")[d]);
   }
-  for (const Cut& cut : cuts) {
+  for (const SplitDim& cut : cuts) {
     x = fetch(cut.halo, x);
     sizes[cut.dim() - first] = std::max<std::int64_t>(cut.halo->piece.size(), 1);
   }
@@ -233,10 +233,10 @@ void adaptive(HandlerCall& c, std::size_t count) {
 
 // True if the scales that the caller gave, if any, are those that the sizes make. No plan depends
 // on them: they are numbers.
-bool scales_fit(const HandlerCall& c, const std::vector<Cut>& cuts, std::size_t first,
+bool scales_fit(const HandlerCall& c, const std::vector<SplitDim>& cuts, std::size_t first,
                 std::size_t count) {
   constexpr std::array<std::string_view, 3> kNames = {"scales_d", "scales_h", "scales_w"};
-  return std::all_of(cuts.begin(), cuts.end(), [&](const Cut& cut) {
+  return std::all_of(cuts.begin(), cuts.end(), [&](const SplitDim& cut) {
     const auto times = static_cast<double>(cut.window.stride);
     const std::size_t at = cut.dim() - first + kNames.size() - count;
     return c.number(count == 1 ? "scales" : kNames[at], times) == times;
@@ -247,24 +247,24 @@ bool scales_fit(const HandlerCall& c, const std::vector<Cut>& cuts, std::size_t 
 // gathered then, and the own part kept.
 void repeat(HandlerCall& c, std::size_t count) {
   const std::size_t first = c.sizes("self").size() - count;
-  const std::vector<Cut> cuts = cuts_of(c, "self", false);
+  const std::vector<SplitDim> cuts = cuts_of(c, "self", false);
   at::Tensor x = c.tensor("self");
   if (!scales_fit(c, cuts, first, count)) {
     const Layout* whole = c.layout("self");
-    for (const Cut& cut : cuts) {
+    for (const SplitDim& cut : cuts) {
       for (int axis : cut.halo->axes) whole = whole->with(axis, Placement::replicate());
     }
     c.set("self", move(x, c.layout("self"), whole, c.sizes("self")));
     c.call();
     at::Tensor y = c.result();
-    for (const Cut& cut : cuts) {
+    for (const SplitDim& cut : cuts) {
       y = y.narrow(cut.halo->dim, cut.halo->piece.begin, cut.halo->piece.size());
     }
     return c.finish({y});
   }
   std::vector<std::int64_t> sizes = c.integers("output_size");
   sizes.resize(count, sizes.front());
-  for (const Cut& cut : cuts) {
+  for (const SplitDim& cut : cuts) {
     x = fetch(cut.halo, x);
     sizes[cut.dim() - first] = x.size(cut.halo->dim) * cut.window.stride;
   }

@@ -189,7 +189,7 @@ bool inside_run_local() { return local_rank != nullptr; }
 
 void require_outside_run_local() {
   if (!inside_run_local()) return;
-  throw UsageError(Message("HP-C007", "run_local: the calling thread is a rank of run_local")
+  throw UsageError(Message("HP-C013", "run_local: the calling thread is a rank of run_local")
                        .hint("call run_local once, with all ranks of the mesh"));
 }
 

@@ -165,7 +165,7 @@ at::Tensor from_local(const at::Tensor& local, const Layout* layout, c10::IntArr
   return wrap(run(border_way_in(layout, grad_layout, shape_of(sizes)), local), layout, sizes);
 }
 
-at::Tensor to_local(const at::Tensor& t, const Layout* target, const Layout* grad_layout) {
+at::Tensor to_local_as(const at::Tensor& t, const Layout* target, const Layout* grad_layout) {
   const Layout* from = impl_of(t)->layout();
   if (target == nullptr) target = from;
   const at::Tensor local = local_for_use(t);

@@ -37,8 +37,8 @@ at::Tensor from_local(const at::Tensor& local, const Layout* layout, c10::IntArr
 
 /// From a DTensor to local values in `target` layout (null: its own), differentiable, in one step:
 /// the user's gradient is taken as whole (or as `grad_layout`).
-at::Tensor to_local(const at::Tensor& t, const Layout* target = nullptr,
-                    const Layout* grad_layout = nullptr);
+at::Tensor to_local_as(const at::Tensor& t, const Layout* target,
+                       const Layout* grad_layout = nullptr);
 
 /// A plain tensor entering an op beside DTensors: the same value on every rank. If it requires
 /// grad, its gradient is summed over the mesh.

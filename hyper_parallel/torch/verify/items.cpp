@@ -218,7 +218,7 @@ class Planner {
   void check_gradient_layouts(const VerifyItem& item) {
     Layouts duals;
     for (const Layout* layout : item.outputs) duals.push_back(layout->dual());
-    const auto grads = rules::infer_grad(rule_, item.call, item.inference, duals);
+    const auto grads = rules::infer_cotangents(rule_, item.call, item.inference, duals);
     for (std::size_t i = 0; i < grads.size(); ++i) {
       if (grads[i] == nullptr || item.given[i] == nullptr || ref_->differentiable[i] == 0) continue;
       if (grads[i] == item.given[i]->dual()) continue;

@@ -336,7 +336,7 @@ def distribute_tensor(
         ranks = layout.mesh.ranks
         if not 0 <= src_data_rank < len(ranks):
             raise usage_error(
-                "HP-M011",
+                "HP-M015",
                 f"src_data_rank={src_data_rank}: the mesh has {len(ranks)} ranks",
                 mesh=layout.mesh,
             )

@@ -136,7 +136,7 @@ void init_local_code(py::module_& m) {
       "to_local_as",
       [](const at::Tensor& t, const Layout* target) {
         py::gil_scoped_release no_gil;
-        return torch_layer::to_local(t, target, nullptr);
+        return torch_layer::to_local_as(t, target);
       },
       py::arg("tensor"), py::arg("target"));
   init_collectives(m);

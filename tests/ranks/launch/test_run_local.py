@@ -198,7 +198,7 @@ def test_run_local_does_not_nest():
     def body():
         run_local(lambda: None, 2)
 
-    with pytest.raises(UsageError, match="HP-C007"):
+    with pytest.raises(UsageError, match="HP-C013"):
         run_local(body, 2)
     with pytest.raises(UsageError, match="HP-C007"):
         run_local(lambda: None, 0)

@@ -34,14 +34,14 @@ OneDim one_dim(const Shape& sizes) {
   return out;
 }
 
-std::string composed(const OneDim& d, const std::vector<FactorCut>& cuts) {
+std::string composed(const OneDim& d, const std::vector<FactorSplit>& cuts) {
   const auto split = compose(d.rule, d.map, 0, cuts, mesh());
   if (!split) return "none";
   if (split->axes.empty()) return "whole";
   return Layout::get(mesh(), std::vector<Split>{*split})->to_string();
 }
 
-FactorCut by(std::vector<int> axes, std::int64_t block = 1, Shape segments = {}) {
+FactorSplit by(std::vector<int> axes, std::int64_t block = 1, Shape segments = {}) {
   return {std::move(axes), block, std::move(segments)};
 }
 
@@ -84,7 +84,7 @@ TEST_SUITE("FactorCuts") {
     int compared = 0;
     for (int round = 0; round < 3000; ++round) {
       const OneDim d = one_dim({pick(5) + 1, pick(5) + 1, pick(4) + 1});
-      std::vector<FactorCut> cuts(3);
+      std::vector<FactorSplit> cuts(3);
       const int first = pick(3);
       cuts[static_cast<std::size_t>(first)].axes.push_back(pick(2));
       if (pick(2) == 0) {
@@ -96,7 +96,7 @@ TEST_SUITE("FactorCuts") {
       const Reading reading = decompose(d.rule, d.map, *split, mesh());
       CAPTURE(hyper_parallel::to_string(d.map.sizes));
       REQUIRE(reading.exact);
-      std::vector<FactorCut> read(3);
+      std::vector<FactorSplit> read(3);
       for (const auto& [factor, cut] : reading.cuts) read[static_cast<std::size_t>(factor)] = cut;
       const auto again = compose(d.rule, d.map, 0, read, mesh());
       REQUIRE(again);

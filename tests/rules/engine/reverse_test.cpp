@@ -95,7 +95,7 @@ TEST_SUITE("Cotangents") {
     const ConcreteRule r = rule(c);
     const Inference forward = infer_forward(r, c);
     const std::vector<const Layout*> whole = {Layout::replicated(c.mesh)};
-    CHECK(infer_grad(r, c, forward, whole)[0] == Layout::replicated(c.mesh));
+    CHECK(infer_cotangents(r, c, forward, whole)[0] == Layout::replicated(c.mesh));
   }
 
   TEST_CASE("SplitContractions") {
