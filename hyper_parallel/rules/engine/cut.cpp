@@ -74,7 +74,7 @@ std::vector<std::int64_t> segments_of_part(const std::vector<std::int64_t>& segm
 }
 
 // The cut of a dim that is a factor with a part: of the operand, which has it all, or the result.
-std::optional<Split> compose_part(const Factor& factor, const FactorCut& cut, int dim,
+std::optional<Split> compose_part(const Factor& factor, const FactorSplit& cut, int dim,
                                   std::int64_t size) {
   std::vector<std::int64_t> taken = segments_of_part(cut.segments, *factor.part);
   if (cut.block > 1 || taken.empty()) return std::nullopt;
@@ -95,7 +95,7 @@ std::optional<Split> compose(const ConcreteRule& rule, const TensorMap& map, int
   const int joint = joint_factor(map, dim);
   if (joint != kNoFactor && !cuts[at(joint)].axes.empty()) {
     if (first != factors.size()) return std::nullopt;
-    const FactorCut& whole = cuts[at(joint)];
+    const FactorSplit& whole = cuts[at(joint)];
     out = {.dim = dim, .axes = whole.axes, .block = whole.block, .segments = whole.segments};
     return tidy(std::move(out), mesh, map.sizes[at(dim)]);
   }
@@ -204,7 +204,7 @@ Reading decompose(const ConcreteRule& rule, const TensorMap& map, const Split& s
     return {{{factors[0], FactorSplit{.axes = split.axes}}}, same_cut(split, wanted, mesh, size)};
   }
   if (factors.size() == 1 && rule.factors[at(factors[0])].part) {
-    const FactorCut cut{split.axes, split.block, split.segments};
+    const FactorSplit cut{split.axes, split.block, split.segments};
     if (!compose_part(rule.factors[at(factors[0])], cut, split.dim, size)) return {};
     if (size != rule.factors[at(factors[0])].size) return {};  // what the rest is cut like is open
     return {{{factors[0], cut}}, true};
@@ -229,7 +229,7 @@ Reading decompose(const ConcreteRule& rule, const TensorMap& map, const Split& s
     for (std::size_t j = i - 1; j < places.size(); ++j) places[j] = next;
   }
   if (const int joint = joint_factor(map, split.dim); joint != kNoFactor) {
-    return {{{joint, FactorCut{split.axes, split.block, split.segments}}}, true};
+    return {{{joint, FactorSplit{split.axes, split.block, split.segments}}}, true};
   }
   for (int factor : factors) {
     if (rule.factors[at(factor)].kind != FactorKind::blocked) {

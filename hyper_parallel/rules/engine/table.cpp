@@ -16,7 +16,7 @@ const Mesh* two_ranks() {
 // What a tensor becomes when an axis of two ranks takes `choice`.
 StrategyTensor placed(const ConcreteRule& rule, const TensorMap& map, const AxisChoice& choice) {
   const Mesh* const mesh = two_ranks();
-  std::vector<FactorCut> cuts(rule.factors.size());
+  std::vector<FactorSplit> cuts(rule.factors.size());
   if (choice.kind == AxisChoice::Kind::factor) {
     cuts[at(choice.factor)] = {.axes = {0}, .block = rule.factors[at(choice.factor)].block};
   }
