@@ -87,6 +87,8 @@ def test_a_rank_outside_the_mesh():
         assert mesh.get_coordinate() is None
     else:
         assert hp.distribute_tensor(torch.ones(4), mesh, [Shard(0)]).tolist() == [1.0] * 4
+        given = (torch.ones(4), mesh, [Shard(0)])
+        refused(UsageError, "HP-M015", hp.distribute_tensor, *given, src_data_rank=2)
 
 
 @on_ranks(2)
