@@ -164,7 +164,7 @@ def no_grad_sync() -> Iterator[None]:
             loss(batch_1).backward()
         loss(batch_2).backward()     # one reduction for both
 
-    The state belongs to the calling thread.
+    What counts is where ``backward()`` is called. Settings belong to a thread, see ``policy``.
     """
     before = _torch.set_grad_sync(False)
     try:
@@ -180,7 +180,8 @@ class SkipDTensorDispatch:
             optimizer.step()        # elementwise: right on parts, and spared the dispatch
 
     What is written stays written, other results are plain tensors. Nothing is checked and nothing
-    communicates: a sum inside is this rank's sum. Blocks nest; the state belongs to the thread.
+    communicates: a sum inside is this rank's sum. Blocks nest. Settings belong to a thread, see
+    ``policy``.
     """
 
     def __init__(self) -> None:
@@ -220,9 +221,16 @@ class _Setting:
 def policy(name: str) -> _Setting:
     """Choose what happens to an op that has no rule.
 
-        policy("strict")            # from now on, on the calling rank
+        policy("strict")            # from now on, on the calling thread
         with policy("strict"):      # inside only
             model(x)
+
+    Settings (this one, ``checking``, ``no_grad_sync``, ``SkipDTensorDispatch``) belong to a thread
+    and go with its work, as torch's grad mode does: to the threads of the engine during a backward
+    pass that it calls, hooks and checkpoints that compute again included, and to the ranks of a
+    ``run_local``. A checkpoint computes again under the settings of the backward pass, not of the
+    forward pass: call ``backward()`` inside the same block. Other threads that it starts, such as
+    loaders of data, begin with the defaults.
 
     Args:
         name: ``auto`` runs the op on whole tensors and warns once; ``strict`` raises

@@ -11,7 +11,7 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
-#include "hyper_parallel/torch/ranks/ranks.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -379,13 +379,9 @@ Program compile(const plan::Plan& plan) {
 
 std::shared_ptr<Program> program_of(const plan::Plan& plan) {
   constexpr std::size_t kMostPrograms = 1 << 14;
-  thread_local std::unordered_map<std::uint64_t, std::shared_ptr<Program>> known;
-  thread_local std::uint64_t generation = 0;
+  struct Programs : std::unordered_map<std::uint64_t, std::shared_ptr<Program>> {};
   if (plan.id == 0) return std::make_shared<Program>(compile(plan));
-  if (const std::uint64_t now = context_generation(); generation != now) {
-    known.clear();
-    generation = now;
-  }
+  Programs& known = PerRank<Programs>::get();
   const auto found = known.find(plan.id);
   if (found != known.end()) return found->second;
   if (known.size() == kMostPrograms) known.clear();

@@ -3,13 +3,14 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <mutex>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/comm/cause.h"
-#include "hyper_parallel/torch/ranks/of_rank.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 
 namespace hyper_parallel {
 
@@ -24,7 +25,7 @@ using torch_layer::Cause;
 using OpenReports = std::vector<std::shared_ptr<CommReport::Rows>>;
 
 // The reports that the calling rank records, outer ones first.
-OpenReports& open_reports() { return torch_layer::of_rank<OpenReports, struct OpenReportsTag>(); }
+OpenReports& open_reports() { return torch_layer::of_rank<OpenReports>(); }
 
 CommRow make_row(std::string_view kind, const Mesh* mesh, const std::vector<int>& axes,
                  const TensorMeta& meta, double bytes) {
@@ -91,8 +92,10 @@ void note_step(const plan::Step& step, const TensorMeta& meta, bool backward, in
 }
 
 int next_joined() {
-  thread_local int last = 0;
-  return ++last;
+  struct Joined {
+    std::atomic<int> last = 0;
+  };
+  return ++of_rank<Joined>().last;
 }
 
 }  // namespace torch_layer

@@ -17,8 +17,6 @@
 namespace hyper_parallel::torch_layer {
 namespace {
 
-thread_local bool enabled = false;
-
 // Odd, so that a product keeps every bit of a word.
 constexpr std::int64_t kMixer = static_cast<std::int64_t>(0x9E3779B97F4A7C15ULL);
 
@@ -49,9 +47,6 @@ std::string shape_text(const at::Tensor& row) {
 }
 
 }  // namespace
-
-bool check_mode_enabled() { return enabled; }
-void set_check_mode(bool on) { enabled = on; }
 
 void check_equal_on_ranks(const std::string& op, const at::Tensor& plain, const Mesh* mesh) {
   constexpr std::int64_t kDims = 16;  // shown and compared; sizes behind them are left to the hash

@@ -8,12 +8,9 @@
 
 namespace hyper_parallel::torch_layer {
 
-/// Checking mode of this thread: a plain tensor that enters an op beside DTensors is compared
-/// (shape, dtype, hash of its values) over the ranks of the mesh. Costs one small all-gather a
-/// tensor.
-bool check_mode_enabled();
-void set_check_mode(bool enabled);
-
+/// The checking mode (`settings().checking`): a plain tensor that enters an op beside DTensors is
+/// compared (shape, dtype, hash of its values) over the ranks of the mesh. Costs one small
+/// all-gather a tensor.
 /// Throws UsageError naming op, ranks and shapes if the ranks hold different tensors.
 void check_equal_on_ranks(const std::string& op, const at::Tensor& plain, const Mesh* mesh);
 

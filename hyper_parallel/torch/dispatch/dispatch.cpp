@@ -7,6 +7,7 @@
 #include "hyper_parallel/torch/dispatch/frame.h"
 #include "hyper_parallel/torch/dispatch/mixed.h"
 #include "hyper_parallel/torch/dispatch/random.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
 
 namespace hyper_parallel::torch_layer {
@@ -20,8 +21,6 @@ std::uint64_t hash_of(const PlanKey& key) {
   }
   return h;
 }
-
-thread_local bool skip = false;
 
 /// A plain tensor is written with DTensor values (`zeros.scatter_add_(0, i, x)`): the operands
 /// cross the border whole, the plain tensor stays plain and equal on all ranks.
@@ -88,7 +87,7 @@ void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpInfo& info = op_info(op);
   Frame frame(op, info, stack);
   check_no_transform(frame);
-  if (skip) return run_on_locals(frame);
+  if (settings().skip) return run_on_locals(frame);
   switch (info.kind) {
     case OpInfo::Kind::special:
       info.special(frame);
@@ -113,8 +112,6 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
 }
 
 }  // namespace
-
-bool set_skip(bool value) { return std::exchange(skip, value); }
 
 void dispatch(Frame& frame) {
   if (frame.info.per_member && run_in_groups(frame)) return;

@@ -54,15 +54,6 @@ struct Operands {
   bool several_meshes = false;  // not all DTensors lie on `mesh`
 };
 
-/// Policies of a thread.
-enum class Policy : std::uint8_t { automatic, strict };
-Policy policy();
-void set_policy(Policy policy);
-
-/// While true, ops on this thread take the parts of DTensors and give plain tensors
-/// (SkipDTensorDispatch). Returns what was set before.
-bool set_skip(bool value);
-
 /// Collect the operands and the key of the plan. The key is of no use if `several_meshes`.
 void read_call(const Frame& frame, Operands& operands, PlanKey& key);
 

@@ -11,6 +11,7 @@
 #include "hyper_parallel/torch/dispatch/handler.h"
 #include "hyper_parallel/torch/dispatch/running_statistics.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -64,7 +65,7 @@ std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands
     }
     plan->inputs.push_back(std::move(input));
   }
-  if (policy() == Policy::strict) {
+  if (settings().policy == Policy::strict) {
     throw UnsupportedError(
         Message("HP-D010",
                 f.info.name + " has no sharding rule, and policy strict runs no op whole")
@@ -105,7 +106,7 @@ c10::IValue rewritten(const rules::Rewrite& r, const rules::Inference& inference
 
 // Whether an op in place may run on whole tensors. A sum that is pending stays the user's decision.
 bool can_write_back(const Frame& f, const Operands& operands, const rules::Call& call) {
-  if (policy() == Policy::strict || f.info.has_out) return false;
+  if (settings().policy == Policy::strict || f.info.has_out) return false;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     if (!call.inputs[i].pinned) continue;
     const auto argument = static_cast<std::size_t>(operands.argument[i]);

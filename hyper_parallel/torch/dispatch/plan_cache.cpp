@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "hyper_parallel/torch/ranks/ranks.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -13,10 +13,9 @@ std::atomic<std::uint64_t> plans_generation{1};
 }  // namespace
 
 PlanCache& PlanCache::of_thread() {
-  thread_local PlanCache cache;
-  const std::uint64_t now =
-      (context_generation() << 20) + plans_generation.load(std::memory_order_acquire);
-  if (cache.generation_ != now) {
+  PlanCache& cache = PerRank<PlanCache>::get();
+  if (const std::uint64_t now = plans_generation.load(std::memory_order_acquire);
+      cache.generation_ != now) {
     cache.clear();
     cache.generation_ = now;
   }

@@ -6,11 +6,10 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/dispatch/frame.h"
 #include "hyper_parallel/torch/dispatch/running_statistics.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
-
-thread_local Policy thread_policy = Policy::automatic;
 
 // Tags keep words of different kinds apart, so that no two different calls share a key.
 enum Tag : std::uint64_t {
@@ -98,9 +97,6 @@ void add_value(const c10::IValue& v, PlanKey& key) {
 
 bool is_zero(const c10::IValue& v) { return v.isScalar() && v.toScalar().equal(0); }
 
-Policy policy() { return thread_policy; }
-void set_policy(Policy policy) { thread_policy = policy; }
-
 bool wants_grad(const Operands& operands) {
   return at::GradMode::is_enabled() &&
          std::any_of(operands.tensors.begin(), operands.tensors.end(),
@@ -109,7 +105,7 @@ bool wants_grad(const Operands& operands) {
 
 void read_call(const Frame& f, Operands& operands, PlanKey& key) {
   key.push_back(reinterpret_cast<std::uint64_t>(&f.info));
-  key.push_back(static_cast<std::uint64_t>(thread_policy));
+  key.push_back(static_cast<std::uint64_t>(settings().policy));
   for (std::size_t i = 0; i < f.count(); ++i) {
     const OpInfo::Argument& a = f.info.arguments[i];
     const c10::IValue& v = f.argument(i);

@@ -9,30 +9,12 @@
 #include "hyper_parallel/torch/dispatch/frame.h"
 #include "hyper_parallel/torch/dispatch/running_statistics.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
+#include "hyper_parallel/torch/tensor/moved.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
-
-// Several ops that need the same redistribution of one tensor (q, k, v projections) share it: one
-// gather forward, and autograd sums their cotangents before the one reduction backward.
-at::Tensor moved(const Frame& f, const at::Tensor& t, const at::Tensor& local,
-                 const OpPlan::Input& input) {
-  CauseGuard guard(f.info.name, input.reason);
-  if (!is_dtensor(t) || input.plan->bytes == 0) return redistribute(input.plan, local);
-  DTensorImpl::Memo& memo = impl_of(t)->gathered;
-  const bool grad = at::GradMode::is_enabled();
-  const auto version = static_cast<std::uint32_t>(local._version());
-  const void* edge = local.unsafeGetTensorImpl();
-  if (memo.layout == input.layout && memo.version == version && memo.grad_mode == grad &&
-      memo.edge == edge) {
-    auto strong = memo.tensor.lock();
-    if (strong.defined()) return at::Tensor(std::move(strong));
-  }
-  at::Tensor out = redistribute(input.plan, local);
-  memo = {DTensorImpl::WeakImpl(out.getIntrusivePtr()), input.layout, edge, version, grad};
-  return out;
-}
 
 [[noreturn]] void throw_sparse(const Frame& f, const at::Tensor& t) {
   throw UnsupportedError(
@@ -41,17 +23,19 @@ at::Tensor moved(const Frame& f, const at::Tensor& t, const at::Tensor& local,
           .hint("to_dense() first, or run the op on full_tensor() of the others"));
 }
 
-at::Tensor input_local(const Frame& f, const OpPlan& plan, const at::Tensor& t,
-                       const OpPlan::Input& input) {
+at::Tensor input_local(const Frame& f, const OpPlan& plan, const OpInfo::Argument& a,
+                       const at::Tensor& t, const OpPlan::Input& input) {
   if (!t.defined()) return t;
   if (!is_dtensor(t)) {
     if (t.layout() != at::kStrided && (input.plan || t.requires_grad())) throw_sparse(f, t);
-    if (check_mode_enabled()) check_equal_on_ranks(f.info.name, t, plan.mesh);
+    if (settings().checking) check_equal_on_ranks(f.info.name, t, plan.mesh);
     at::Tensor local = border_in(t, plan.mesh);
     return input.plan ? redistribute(input.plan, local) : local;
   }
-  at::Tensor local = local_for_use(t);
-  return input.plan ? moved(f, t, local, input) : local;
+  if (!input.plan) return local_for_use(t);
+  const CauseGuard guard(f.info.name, input.reason);
+  // A copy that the op writes is nobody else's.
+  return a.written ? redistribute(input.plan, local_for_use(t)) : moved(t, input.plan);
 }
 
 void check_writable(const Frame& f, const at::Tensor& t) {
@@ -62,7 +46,7 @@ void check_writable(const Frame& f, const at::Tensor& t) {
                          .fact("tensor", describe(t))
                          .hint("write under torch.no_grad()"));
   }
-  if (impl_of(t)->copied_view) {
+  if (impl_of(t)->copied_view()) {
     throw UsageError(Message("HP-D011", f.info.name + ": write through a copied view")
                          .fact("tensor", describe(t))
                          .fact("cause",
@@ -183,7 +167,7 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
     }
     const bool writes = a.written && is_dtensor(t) && !input.scratch;
     if (writes) check_writable(f, t);
-    locals.push_back(input_local(f, plan, t, input));
+    locals.push_back(input_local(f, plan, a, t, input));
     if (writes) written.push_back({i, t, locals.back()});
   }
   put_locals(f, locals);
@@ -259,8 +243,8 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
       const auto sizes = sizes_of(plan, k, local);
       at::Tensor out = wrap(std::move(local), layout_of(plan, k), sizes);
       if (f.info.view_return[r] && is_dtensor(operands.tensors[0])) {
-        impl_of(out)->copied_view =
-            plan.inputs[0].plan != nullptr || impl_of(operands.tensors[0])->copied_view;
+        impl_of(out)->set_copied_view(plan.inputs[0].plan != nullptr ||
+                                      impl_of(operands.tensors[0])->copied_view());
       }
       v = std::move(out);
       ++k;
@@ -270,8 +254,8 @@ void run_plan(Frame& f, const OpPlan& plan, Operands& operands) {
         const at::Tensor& local = item.toTensor();
         at::Tensor out = wrap(local, layout_of(plan, k), sizes_of(plan, k, local));
         if (f.info.view_return[r] && is_dtensor(operands.tensors[0])) {
-          impl_of(out)->copied_view =
-              plan.inputs[0].plan != nullptr || impl_of(operands.tensors[0])->copied_view;
+          impl_of(out)->set_copied_view(plan.inputs[0].plan != nullptr ||
+                                        impl_of(operands.tensors[0])->copied_view());
         }
         list.push_back(std::move(out));
         ++k;

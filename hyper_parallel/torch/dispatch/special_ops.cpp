@@ -55,7 +55,7 @@ void make_dual(Frame& f) {
 at::Tensor laid_out(Frame& f, const at::Tensor& t) {
   DTensorImpl* d = impl_of(t);
   const at::Tensor local = local_for_use(t);
-  const bool part = d->copied_view || local.storage_offset() != 0 ||
+  const bool part = d->copied_view() || local.storage_offset() != 0 ||
                     local.storage().nbytes() != static_cast<std::size_t>(local.numel()) *
                                                     static_cast<std::size_t>(local.itemsize());
   if (part || !d->is_non_overlapping_and_dense()) no_storage(f);
@@ -64,7 +64,7 @@ at::Tensor laid_out(Frame& f, const at::Tensor& t) {
   at::Tensor memory = at::empty_strided(t.sizes(), t.strides(), local.options());
   memory.copy_(move(local, d->layout(), whole, t.sizes()));
   at::Tensor out = wrap(memory, whole, t.sizes());
-  impl_of(out)->copied_view = true;
+  impl_of(out)->set_copied_view(true);
   return out;
 }
 

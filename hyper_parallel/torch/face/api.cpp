@@ -167,9 +167,7 @@ at::Tensor redistribute(const at::Tensor& t, const Layout* layout) {
   at::Tensor local = torch_layer::local_for_use(t);
   at::Tensor out = torch_layer::move(local, from, layout, t.sizes());
   if (out.is_same(local)) out = out.alias();
-  at::Tensor wrapped = torch_layer::wrap(std::move(out), layout, t.sizes());
-  impl_of(wrapped)->copied_view = false;
-  return wrapped;
+  return torch_layer::wrap(std::move(out), layout, t.sizes());
 }
 
 at::Tensor reduce_partial(const at::Tensor& t) {

@@ -17,7 +17,7 @@
 #include "hyper_parallel/torch/comm/record.h"
 #include "hyper_parallel/torch/comm/wire.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
-#include "hyper_parallel/torch/ranks/ranks.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 #include "hyper_parallel/torch/tensor/dtensor.h"
 
 namespace hyper_parallel::torch_layer::handlers {
@@ -231,12 +231,8 @@ std::shared_ptr<const Halo> halo_of(const rules::Window& window, int dim, const 
                                     const Layout* result, bool padded) {
   constexpr std::size_t kMostHalos = 1 << 12;
   using Key = std::tuple<const Layout*, const Layout*, int, bool, std::array<std::int64_t, 7>>;
-  thread_local std::map<Key, std::shared_ptr<const Halo>> known;
-  thread_local std::uint64_t generation = 0;
-  if (const std::uint64_t now = context_generation(); generation != now) {
-    known.clear();
-    generation = now;
-  }
+  struct Halos : std::map<Key, std::shared_ptr<const Halo>> {};
+  Halos& known = PerRank<Halos>::get();
   const Key key(operand, result, dim, padded,
                 {window.operand, window.result, window.kernel, window.stride, window.padding,
                  window.dilation, window.transposed ? 1 : 0});

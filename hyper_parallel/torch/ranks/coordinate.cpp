@@ -3,18 +3,17 @@
 #include <unordered_map>
 
 #include "hyper_parallel/core/error.h"
-#include "hyper_parallel/torch/ranks/ranks.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 
 namespace hyper_parallel::torch_layer {
+namespace {
+
+struct Coordinates : std::unordered_map<const Mesh*, std::vector<int>> {};
+
+}  // namespace
 
 const std::vector<int>& my_coordinate(const Mesh* mesh) {
-  thread_local std::unordered_map<const Mesh*, std::vector<int>> known;
-  thread_local std::uint64_t generation = 0;
-  const std::uint64_t now = context_generation();
-  if (generation != now) {
-    known.clear();
-    generation = now;
-  }
+  Coordinates& known = PerRank<Coordinates>::get();
   const auto it = known.find(mesh);
   if (it != known.end()) return it->second;
   RankContext& me = current_rank();

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "hyper_parallel/torch/base/key.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -16,8 +17,11 @@ namespace {
 // A mode of the thread, above all tensors' keys. All ops pass it but those that draw.
 constexpr c10::DispatchKey kDrawKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-thread_local at::Tensor stream;  // undefined: not a rank thread
-thread_local bool drawing = false;
+struct Stream {
+  at::Tensor state;  // undefined: not a rank thread
+  bool drawing = false;
+};
+Stream& stream() { return of_rank<Stream>(); }
 
 std::mutex& turns() {
   static std::mutex instance;
@@ -69,38 +73,43 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
 void begin_rank_stream(const at::Tensor& state) {
   static const bool once = (take_over_draws(), true);
   (void)once;
-  stream = state.defined() ? state.clone() : at::Tensor();
-  c10::impl::tls_set_dispatch_key_included(kDrawKey, stream.defined());
+  stream().state = state.defined() ? state.clone() : at::Tensor();
+  c10::impl::tls_set_dispatch_key_included(kDrawKey, state.defined());
 }
 
 void seed_rank_stream(std::uint64_t seed) {
-  stream = at::make_generator<at::CPUGeneratorImpl>(seed).get_state();
+  stream().state = at::make_generator<at::CPUGeneratorImpl>(seed).get_state();
 }
 
-at::Tensor rank_stream_state() { return stream.defined() ? stream.clone() : stream; }
+at::Tensor rank_stream_state() {
+  const at::Tensor& state = stream().state;
+  return state.defined() ? state.clone() : state;
+}
 
 void set_rank_stream_state(const at::Tensor& state) {
   at::make_generator<at::CPUGeneratorImpl>(0).set_state(state);  // refuses what is no state
-  stream = state.clone();
+  stream().state = state.clone();
 }
 
 Drawing::Drawing() {
-  if (!stream.defined() || drawing) return;
+  Stream& mine = stream();
+  if (!mine.state.defined() || mine.drawing) return;
   turn_ = std::unique_lock(turns());
-  drawing = true;
+  mine.drawing = true;
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> guard(generator.mutex());
   before_ = generator.get_state();
-  generator.set_state(stream);
+  generator.set_state(mine.state);
 }
 
 Drawing::~Drawing() {
   if (!turn_.owns_lock()) return;
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> guard(generator.mutex());
-  stream = generator.get_state();
+  Stream& mine = stream();
+  mine.state = generator.get_state();
   generator.set_state(before_);
-  drawing = false;
+  mine.drawing = false;
 }
 
 }  // namespace hyper_parallel::torch_layer

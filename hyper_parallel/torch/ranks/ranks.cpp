@@ -1,5 +1,6 @@
 #include "hyper_parallel/torch/ranks/ranks.h"
 
+#include "hyper_parallel/torch/ranks/rank_state.h"
 #include "hyper_parallel/torch/ranks/rank_stream.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <c10/core/AutogradState.h>
 #include <c10/util/Exception.h>
@@ -193,33 +195,38 @@ void require_outside_run_local() {
                        .hint("call run_local once, with all ranks of the mesh"));
 }
 
-RankScope::RankScope(const std::shared_ptr<LocalWorld>& world, int rank,
-                     const at::ThreadLocalState& caller, int intra_op_threads) {
+RankCaller::RankCaller() : intra_op_threads_(at::get_num_threads()) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  random_state_ = generator.get_state();
+}
+
+void RankCaller::restore_threads() const { at::set_num_threads(intra_op_threads_); }
+
+RankScope::RankScope(const std::shared_ptr<LocalWorld>& world, int rank, const RankCaller& caller) {
   require_outside_run_local();
-  state_ = std::make_unique<at::ThreadLocalStateGuard>(caller);
+  state_ = std::make_unique<at::ThreadLocalStateGuard>(caller.state());
+  separate_settings();
   // The engine has one thread a device for the whole process: two ranks that wait for each other
   // in backward would block it.
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
-  at::set_num_threads(intra_op_threads);
+  at::set_num_threads(std::max(1, caller.intra_op_threads() / world->size()));
   local_rank = make_local_rank(world, rank);
-  begin_rank_stream(world->generator_state());
+  begin_rank_stream(caller.random_state());
 }
 
 RankScope::~RankScope() { local_rank.reset(); }
 
-int intra_op_threads(int world, int threads) { return std::max(1, threads / world); }
-
 void run_local(int world, const std::function<void()>& fn, const RunLocalOptions& options) {
   require_outside_run_local();
   const auto meeting = std::make_shared<LocalWorld>(world, options.timeout);
-  const at::ThreadLocalState caller;
-  const int threads = at::get_num_threads();
+  const RankCaller caller;
   std::exception_ptr cause;
   int cause_rank = -1;
   std::mutex mutex;
   const auto run_rank = [&](int rank) {
     try {
-      const RankScope scope(meeting, rank, caller, intra_op_threads(world, threads));
+      const RankScope scope(meeting, rank, caller);
       fn();
       meeting->finish(rank);
     } catch (...) {
@@ -238,7 +245,7 @@ void run_local(int world, const std::function<void()>& fn, const RunLocalOptions
     cause = std::current_exception();
   }
   for (std::thread& rank : ranks) rank.join();
-  at::set_num_threads(threads);  // the setting of the rank threads is one of the process
+  caller.restore_threads();
   if (cause) rethrow(cause, std::to_string(cause_rank) + " of " + std::to_string(world));
 }
 

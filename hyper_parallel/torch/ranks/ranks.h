@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <ATen/ThreadLocalState.h>
+#include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
 namespace c10d {
@@ -76,14 +77,31 @@ bool inside_run_local();
 /// Throw UsageError on such a thread.
 void require_outside_run_local();
 
-/// Makes the calling thread a rank of `world` for its life: context, the thread-local state of
-/// `caller` (grad mode, autocast), one share of the intra-op threads, backward on this thread.
+/// What ranks take over from the thread that starts them, as it is when this is made.
+class RankCaller {
+ public:
+  RankCaller();
+
+  const at::ThreadLocalState& state() const { return state_; }      // grad mode, autocast, settings
+  const at::Tensor& random_state() const { return random_state_; }  // of the default generator
+  int intra_op_threads() const { return intra_op_threads_; }
+
+  /// Set the intra-op threads again: the setting of rank threads is one of the process.
+  void restore_threads() const;
+
+ private:
+  at::ThreadLocalState state_;
+  at::Tensor random_state_;
+  int intra_op_threads_;
+};
+
+/// Makes the calling thread a rank of `world` for its life: context, the state of `caller`, one
+/// share of the intra-op threads, backward on this thread.
 ///
 /// Throws UsageError: this thread is a rank already.
 class RankScope {
  public:
-  RankScope(const std::shared_ptr<LocalWorld>& world, int rank, const at::ThreadLocalState& caller,
-            int intra_op_threads);
+  RankScope(const std::shared_ptr<LocalWorld>& world, int rank, const RankCaller& caller);
   ~RankScope();
   RankScope(const RankScope&) = delete;
   RankScope& operator=(const RankScope&) = delete;
@@ -91,9 +109,6 @@ class RankScope {
  private:
   std::unique_ptr<at::ThreadLocalStateGuard> state_;
 };
-
-/// The intra-op threads of each of `world` ranks when the process has `threads`.
-int intra_op_threads(int world, int threads);
 
 /// Options of `run_local`.
 struct RunLocalOptions {

@@ -10,7 +10,7 @@
 #include "hyper_parallel/plan/redistribute.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/tensor/border.h"
-#include "hyper_parallel/torch/tensor/leaf_grads.h"
+#include "hyper_parallel/torch/tensor/grad_finish.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -73,7 +73,7 @@ struct UpNode final : Node {
     if (const double factor = gradient_factor(layout); factor != 1) local = at::mul(local, factor);
     at::Tensor out = wrap(local, layout->dual(), sizes);
     const at::Tensor target = lock(leaf);
-    if (target.defined()) expect_leaf_grad(target);
+    if (target.defined()) expect_gradient(target);
     return {out};
   }
 
@@ -81,14 +81,15 @@ struct UpNode final : Node {
 
   const Layout* layout;
   Shape sizes;
-  DTensorImpl::WeakImpl leaf;  // empty unless the wrapper is a leaf
+  // Empty unless the wrapper is a leaf, which the node behind this one then keeps alive.
+  DTensorImpl::WeakImpl leaf;
 };
 
 void attach_down(const at::Tensor& t, const at::Tensor& local) {
   auto node = c10::make_intrusive<DownNode>(impl_of(t)->layout(), local);
   node->add_next_edge(impl::gradient_edge(local));
   node->add_input_metadata(t);
-  impl_of(t)->down_node = node.get();
+  impl_of(t)->set_down_node(node);
   impl::set_gradient_edge(t, Edge(std::move(node), 0));
 }
 
@@ -99,7 +100,7 @@ bool needs_graph(const at::Tensor& t) { return at::GradMode::is_enabled() && t.r
 bool has_own_graph(const at::Tensor& t) {
   auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl_of(t)->autograd_meta());
   if (meta == nullptr) return false;
-  return meta->grad_fn_ ? meta->grad_fn_.get() != impl_of(t)->down_node : meta->requires_grad_;
+  return meta->grad_fn_ ? !impl_of(t)->is_down_node(meta->grad_fn_.get()) : meta->requires_grad_;
 }
 
 at::Tensor wrap(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes) {
@@ -126,28 +127,24 @@ at::Tensor local_for_use(const at::Tensor& t) {
     return d->local();
   }
   const Edge edge = impl::gradient_edge(t);
-  if (d->up_view.edge == edge.function.get()) {
-    at::Tensor known = lock(d->up_view.tensor);
-    if (known.defined()) return known;
-  }
   at::Tensor view = d->local().detach();
   DTensorImpl::WeakImpl leaf{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-  if (t.is_leaf()) leaf = DTensorImpl::WeakImpl(t.getIntrusivePtr());
+  if (t.is_leaf()) {
+    leaf = DTensorImpl::WeakImpl(t.getIntrusivePtr());
+    tell_when_ready(t, *edge.function);
+  }
   auto node = c10::make_intrusive<UpNode>(d->layout(), shape_of(t.sizes()), std::move(leaf));
   node->add_next_edge(edge);
   node->add_input_metadata(view);
   impl::set_gradient_edge(view, Edge(std::move(node), 0));
-  d->up_view.tensor = DTensorImpl::WeakImpl(view.getIntrusivePtr());
-  d->up_view.edge = edge.function.get();
   return view;
 }
 
 void refresh(const at::Tensor& t, at::Tensor local, const Layout* layout, c10::IntArrayRef sizes) {
   DTensorImpl* d = impl_of(t);
-  if (d->down_node != nullptr) static_cast<DownNode*>(d->down_node)->superseded = true;
+  if (const auto node = d->down_node()) static_cast<DownNode&>(*node).superseded = true;
   d->set(local, layout, sizes);
   d->bump_version();
-  d->up_view = {};
   if (local.requires_grad() && !local.is_leaf()) attach_down(t, local);
 }
 

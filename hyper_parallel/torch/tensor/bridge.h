@@ -20,7 +20,9 @@ namespace hyper_parallel::torch_layer {
 /// Wrap the local result of an op. Takes the graph of `local` along.
 at::Tensor wrap(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes);
 
-/// The local tensor that an op on `t` should use: its local, or the view behind the up node.
+/// The local tensor that an op on `t` should use: its local, or a view behind an up node, one for
+/// each use: were it shared while somebody holds it, the order in which a backward pass reaches
+/// leaves would depend on what this rank keeps alive.
 at::Tensor local_for_use(const at::Tensor& t);
 
 /// Make the wrapper's edge, geometry and dtype fit its local tensor after a write.

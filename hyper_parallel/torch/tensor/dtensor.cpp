@@ -6,6 +6,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/torch/tensor/moved.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -17,10 +18,13 @@ PythonHook python_hook = nullptr;
 DTensorImpl::DTensorImpl(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes)
     : TensorImpl(c10::DispatchKeySet(kDTensorKey), local.dtype(), local.device()),
       local_(std::move(local)),
-      layout_(layout) {
+      layout_(layout),
+      down_node_(c10::intrusive_ptr<c10::intrusive_ptr_target>()) {
   set_geometry(sizes);
   set_storage_access_should_throw();
 }
+
+DTensorImpl::~DTensorImpl() = default;
 
 void DTensorImpl::set_geometry(c10::IntArrayRef sizes) {
   if (local_.is_contiguous()) {
@@ -58,7 +62,21 @@ void DTensorImpl::set(at::Tensor local, const Layout* layout, c10::IntArrayRef s
   data_type_ = local_.dtype();
   device_opt_ = local_.device();
   set_geometry(c10::SmallVector<int64_t, 8>(sizes.begin(), sizes.end()));
-  gathered = {};
+  moved_.reset();
+}
+
+c10::intrusive_ptr<DTensorImpl::Node> DTensorImpl::down_node() const {
+  return c10::static_intrusive_pointer_cast<Node>(down_node_.lock());
+}
+
+void DTensorImpl::set_down_node(const c10::intrusive_ptr<Node>& node) {
+  down_node_ = c10::weak_intrusive_ptr<c10::intrusive_ptr_target>(
+      c10::intrusive_ptr<c10::intrusive_ptr_target>(node));
+}
+
+// The weak reference keeps the address from being used again.
+bool DTensorImpl::is_down_node(const Node* node) const {
+  return node != nullptr && down_node_._unsafe_get_target() == node;
 }
 
 template <class Version>
@@ -87,7 +105,6 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) 
   }
   const auto* other = static_cast<const DTensorImpl*>(impl.get());
   set(other->local_.detach(), other->layout_, other->sizes());
-  up_view = {};
 }
 
 at::Tensor make_wrapper(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes) {

@@ -3,15 +3,16 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
+#include <memory>
+#include <utility>
+
 #include "hyper_parallel/core/layout.h"
 #include "hyper_parallel/torch/base/dtype.h"
 #include "hyper_parallel/torch/base/key.h"
 
-namespace torch::autograd {
-struct Node;
-}
-
 namespace hyper_parallel::torch_layer {
+
+class GradFinisher;
 
 /// A distributed tensor: global sizes outside, this rank's part and a layout inside.
 ///
@@ -21,11 +22,13 @@ namespace hyper_parallel::torch_layer {
 class DTensorImpl final : public c10::TensorImpl {
  public:
   DTensorImpl(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes);
+  ~DTensorImpl() override;
 
   const at::Tensor& local() const { return local_; }
   const Layout* layout() const { return layout_; }
 
-  /// Replace value and layout; sizes, strides and dtype follow.
+  /// Replace value and layout; sizes, strides and dtype follow. What was derived from the value
+  /// before is forgotten.
   void set(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes);
 
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
@@ -34,23 +37,23 @@ class DTensorImpl final : public c10::TensorImpl {
                                                          bool allow_change) const override;
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
 
+  using Node = torch::autograd::Node;
   using WeakImpl = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-  /// A derived local tensor kept by weak reference, so that several uses share one graph node.
-  struct Memo {
-    WeakImpl tensor{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-    const Layout* layout = nullptr;
-    const void* edge = nullptr;
-    std::uint32_t version = 0;
-    bool grad_mode = false;
-  };
-  Memo up_view;   // the local behind an up node (wrappers with a graph of their own)
-  Memo gathered;  // the last redistribution of this tensor by dispatch
-  torch::autograd::Node* down_node = nullptr;  // identity of our own grad_fn, not owned
+  /// The node that hands gradients of this wrapper down to its local (bridge.h); null: none was
+  /// made, or it is gone.
+  c10::intrusive_ptr<Node> down_node() const;
+  void set_down_node(const c10::intrusive_ptr<Node>& node);
+  bool is_down_node(const Node* node) const;
 
-  /// Set when this looks like a view of another DTensor but is a copy (communication was
+  /// True where this looks like a view of another DTensor but is a copy (communication was
   /// needed): writing to it raises.
-  bool copied_view = false;
+  bool copied_view() const { return copied_view_; }
+  void set_copied_view(bool copied) { copied_view_ = copied; }
+
+  /// What finishes the gradient of this leaf; null: the default. See grad_finish.h.
+  const std::shared_ptr<GradFinisher>& grad_finisher() const { return grad_finisher_; }
+  void set_grad_finisher(std::shared_ptr<GradFinisher> f) { grad_finisher_ = std::move(f); }
 
  private:
   const char* tensorimpl_type_name() const override { return "DTensorImpl"; }
@@ -58,8 +61,16 @@ class DTensorImpl final : public c10::TensorImpl {
   c10::intrusive_ptr<TensorImpl> copy(Version&& version, bool allow_change) const;
   void set_geometry(c10::IntArrayRef sizes);
 
+  friend class MovedMemo;
+
+  struct Moved;
+
   at::Tensor local_;
   const Layout* layout_;
+  std::unique_ptr<Moved> moved_;  // the last redistribution by dispatch, see moved.h
+  c10::weak_intrusive_ptr<c10::intrusive_ptr_target> down_node_;
+  std::shared_ptr<GradFinisher> grad_finisher_;
+  bool copied_view_ = false;
 };
 
 /// Precondition: `is_dtensor(t)`.

@@ -95,7 +95,8 @@ def run_local(fn: Callable[..., Any], world: int, *args: Any, timeout: float = 6
 
         results = run_local(train, 4, config)      # results[i] is what rank i returned
 
-    Grad mode, autocast and context variables of the caller hold on the ranks. Collectives are
+    Grad mode, autocast, settings (see ``policy``) and context variables of the caller hold on the
+    ranks. Collectives are
     copies in shared memory; a rank that waits holds no interpreter lock.
 
     Args:

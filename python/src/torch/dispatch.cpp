@@ -3,10 +3,12 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <utility>
+
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/comm/record.h"
-#include "hyper_parallel/torch/dispatch/check_mode.h"
 #include "hyper_parallel/torch/dispatch/frame.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;
@@ -28,17 +30,18 @@ std::string name_of(Policy policy) { return policy == Policy::strict ? "strict" 
 }  // namespace
 
 void init_dispatch(py::module_& m) {
-  m.def("set_skip", &torch_layer::set_skip);
-  m.def("policy", [] { return name_of(torch_layer::policy()); });
+  // Settings of the calling thread; what each was before is returned.
+  m.def("set_skip",
+        [](bool value) { return std::exchange(torch_layer::change_settings().skip, value); });
+  m.def("policy", [] { return name_of(torch_layer::settings().policy); });
   m.def("set_policy", [](const std::string& text) {
-    const std::string before = name_of(torch_layer::policy());
-    torch_layer::set_policy(parse_policy(text));
-    return before;
+    return name_of(std::exchange(torch_layer::change_settings().policy, parse_policy(text)));
   });
   m.def("set_check_mode", [](bool enabled) {
-    const bool before = torch_layer::check_mode_enabled();
-    torch_layer::set_check_mode(enabled);
-    return before;
+    return std::exchange(torch_layer::change_settings().checking, enabled);
+  });
+  m.def("set_grad_sync", [](bool enabled) {
+    return std::exchange(torch_layer::change_settings().grad_sync, enabled);
   });
   m.def("cache_info", [] {
     const auto& cache = torch_layer::PlanCache::of_thread();

@@ -11,7 +11,6 @@
 #include "hyper_parallel/torch/comm/cause.h"
 #include "hyper_parallel/torch/face/api.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
-#include "hyper_parallel/torch/tensor/leaf_grads.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;
@@ -159,11 +158,6 @@ void init_dtensor(py::module_& m) {
       },
       py::arg("gradient"), py::arg("layout"), py::arg("sizes"));
   m.def("gradient_factor", &torch_layer::gradient_factor, py::arg("layout"));
-  m.def("set_grad_sync", [](bool enabled) {
-    const bool before = torch_layer::grad_sync_enabled();
-    torch_layer::set_grad_sync_enabled(enabled);
-    return before;
-  });
 }
 
 }  // namespace hyper_parallel::python

@@ -4,10 +4,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "hyper_parallel/core/layout.h"
-#include "hyper_parallel/torch/dispatch/check_mode.h"
 #include "hyper_parallel/torch/face/collectives.h"
 #include "hyper_parallel/torch/local/custom_shard.h"
 #include "hyper_parallel/torch/local/region.h"
+#include "hyper_parallel/torch/ranks/rank_state.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
 #include "python/src/torch/init.h"
 
@@ -127,7 +127,7 @@ void init_local_code(py::module_& m) {
          const std::string& what, const std::vector<std::string>& names) {
         py::gil_scoped_release no_gil;
         return torch_layer::wrap_parts(parts, layouts, what, names,
-                                       torch_layer::check_mode_enabled());
+                                       torch_layer::settings().checking);
       },
       py::arg("parts"), py::arg("layouts"), py::arg("what"), py::arg("names"));
   m.def("check_gradient_passes", &torch_layer::check_gradient_passes, py::arg("part"),

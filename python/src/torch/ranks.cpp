@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -30,21 +29,17 @@ class PyLocalWorld {
  public:
   PyLocalWorld(int size, double timeout)
       : world_(std::make_shared<LocalWorld>(
-            size, std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1e3)))),
-        threads_(at::get_num_threads()) {
+            size, std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1e3)))) {
     require_outside_run_local();
   }
 
-  void enter(int rank) {
-    scope() = std::make_unique<RankScope>(world_, rank, caller_,
-                                          intra_op_threads(world_->size(), threads_));
-  }
+  void enter(int rank) { scope() = std::make_unique<RankScope>(world_, rank, caller_); }
   static void leave() { scope().reset(); }
 
   bool fail(int rank, const std::string& text) { return world_->fail(rank, text); }
   void finish(int rank) { world_->finish(rank); }
   void abort(const std::string& reason) { world_->abort(reason); }
-  void restore_threads() const { at::set_num_threads(threads_); }
+  void restore_threads() const { caller_.restore_threads(); }
 
  private:
   static std::unique_ptr<RankScope>& scope() {
@@ -53,8 +48,7 @@ class PyLocalWorld {
   }
 
   std::shared_ptr<LocalWorld> world_;
-  at::ThreadLocalState caller_;
-  int threads_;
+  RankCaller caller_;
 };
 
 // `description`: None, or (rank, world size, maker of groups, name of the default group).

@@ -317,13 +317,3 @@ def test_settings_of_gradients_belong_to_a_rank():
     else:
         hp.distribute_tensor(value(2), Layout((2,), ("tp",))("tp")).full_tensor()
         assert _torch.set_grad_sync(True)
-
-
-def test_outside_run_local_settings_hold_for_all_threads():
-    """The engine runs backward passes of a device on threads of its own."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from hyper_parallel import _torch
-
-    with hp.no_grad_sync(), ThreadPoolExecutor(1) as pool:
-        assert pool.submit(_torch.set_grad_sync, False).result() is False

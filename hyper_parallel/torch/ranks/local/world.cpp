@@ -1,11 +1,12 @@
 #include "hyper_parallel/torch/ranks/local/world.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <algorithm>
 #include <utility>
 
 #include <c10/core/ScalarType.h>
+
+#include "hyper_parallel/core/text.h"
+#include "hyper_parallel/torch/base/dtype.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -34,35 +35,9 @@ std::string text_of(const std::vector<int>& ranks) {
   return out + "]";
 }
 
-std::string short_name(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble:
-      return "f64";
-    case at::kFloat:
-      return "f32";
-    case at::kHalf:
-      return "f16";
-    case at::kBFloat16:
-      return "bf16";
-    case at::kLong:
-      return "i64";
-    case at::kInt:
-      return "i32";
-    case at::kShort:
-      return "i16";
-    case at::kChar:
-      return "i8";
-    case at::kByte:
-      return "u8";
-    case at::kBool:
-      return "bool";
-    case at::kComplexFloat:
-      return "c64";
-    case at::kComplexDouble:
-      return "c128";
-    default:
-      return c10::toString(dtype);
-  }
+std::string short_name(at::ScalarType type) {
+  const DType dtype = dtype_of(type);
+  return dtype == DType::other ? c10::toString(type) : std::string(to_string(dtype));
 }
 
 const char* name_of(c10d::ReduceOp::RedOpType op) {
@@ -153,9 +128,6 @@ LocalWorld::LocalWorld(int size, std::chrono::milliseconds timeout)
                          .fact("timeout", std::to_string(timeout.count()) + " ms"));
   }
   ranks_.resize(static_cast<std::size_t>(size));
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  std::lock_guard<std::mutex> lock(generator.mutex());
-  generator_state_ = generator.get_state();
 }
 
 LocalWorld::~LocalWorld() = default;

@@ -85,8 +85,6 @@ class LocalWorld {
   /// Throws UsageError: `size` below 1, `timeout` not positive.
   LocalWorld(int size, std::chrono::milliseconds timeout);
 
-  /// The state of torch's default generator when the world was made: all ranks draw from it on.
-  const at::Tensor& generator_state() const { return generator_state_; }
   ~LocalWorld();
 
   int size() const { return static_cast<int>(ranks_.size()); }
@@ -124,7 +122,6 @@ class LocalWorld {
   LocalWorld& operator=(const LocalWorld&) = delete;
 
  private:
-  at::Tensor generator_state_;
   /// What one rank does, for time-outs and deadlocks.
   struct Trace {
     const char* op = nullptr;  // the last one entered
