@@ -215,6 +215,18 @@ def policy() -> str:
 def set_skip(value: bool) -> bool:
     """Let ops see local tensors in the place of distributed ones."""
 
+# Values and gradients
+def check_weights(weights: list[torch.Tensor]) -> None:
+    """Raise UsageError unless all are leaves that require grad."""
+
+def gradients(
+    outputs: list[torch.Tensor | None],
+    weights: list[torch.Tensor],
+    sens: Sequence[float] | None,
+    single: bool,
+) -> list[torch.Tensor]:
+    """The gradients of ``weights``; ``.grad`` stays as it was."""
+
 # Plans and reports
 def cache_info() -> dict[str, int]:
     """Hits, misses and size of this rank's cache of call plans."""

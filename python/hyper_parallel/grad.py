@@ -58,102 +58,35 @@ def parallelize_value_and_grad(
     """
     leaves = [weights] if isinstance(weights, torch.Tensor) else list(weights)
     for i, weight in enumerate(leaves):
-        _check_weight(weight, i)
-    _check_sens(sens)
+        if not isinstance(weight, torch.Tensor):
+            raise usage_error(
+                "HP-G010",
+                f"value_and_grad: weights[{i}] is a {type(weight).__name__}, not a tensor",
+            )
+    _torch.check_weights(leaves)
+    if sens is not None and not (
+        isinstance(sens, (list, tuple))
+        and all(isinstance(each, Real) and not isinstance(each, bool) for each in sens)
+    ):
+        raise usage_error(
+            "HP-G011",
+            "value_and_grad: sens is a list or tuple of numbers, one an output",
+            given=repr(sens),
+        )
 
     def value_and_grad(*args: Any, **kwargs: Any) -> tuple[Any, list[torch.Tensor]]:
         with torch.enable_grad():
             outputs = fn(*args, **kwargs)
-        starts = [(output, weight) for output, weight in _weighted(outputs, sens) if weight != 0]
-        return outputs, _gradients(starts, leaves)
+        single = not isinstance(outputs, (list, tuple))
+        tensors = [
+            each if isinstance(each, torch.Tensor) else None
+            for each in ([outputs] if single else outputs)
+        ]
+        return outputs, _torch.gradients(tensors, leaves, sens, single)
 
     if isinstance(fn, torch.nn.Module):
         return value_and_grad
     return functools.wraps(fn)(value_and_grad)
-
-
-def _check_weight(weight: Any, place: int) -> None:
-    if not isinstance(weight, torch.Tensor):
-        problem = f"is a {type(weight).__name__}, not a tensor"
-    elif not weight.requires_grad:
-        problem = "does not require grad"
-    elif not weight.is_leaf:
-        problem = "is no leaf: an op made it"
-    else:
-        return
-    raise usage_error("HP-G010", f"parallelize_value_and_grad: weights[{place}] {problem}")
-
-
-def _check_sens(sens: Any) -> None:
-    if sens is None:
-        return
-    if not isinstance(sens, (list, tuple)) or not all(
-        isinstance(each, Real) and not isinstance(each, bool) for each in sens
-    ):
-        raise usage_error(
-            "HP-G011",
-            "parallelize_value_and_grad: sens is a list or tuple of numbers, one an output",
-            given=repr(sens),
-        )
-
-
-def _weighted(outputs: Any, sens: Sequence[float] | None) -> list[tuple[torch.Tensor, float]]:
-    """Pair outputs with their weights."""
-    several = isinstance(outputs, (list, tuple))
-    items = list(outputs) if several else [outputs]
-    if sens is None:
-        sens = [1.0] + [0.0] * (len(items) - 1)
-    elif not several or len(items) == 1:
-        raise usage_error(
-            "HP-G012",
-            "parallelize_value_and_grad: sens must be None for a single output",
-            given=repr(sens),
-            hint="multiply the output instead",
-        )
-    if len(sens) != len(items):
-        raise usage_error(
-            "HP-G013",
-            f"parallelize_value_and_grad: {len(sens)} numbers in sens for {len(items)} outputs",
-        )
-    for i, (item, weight) in enumerate(zip(items, sens, strict=True)):
-        if weight == 0:
-            continue
-        if not isinstance(item, torch.Tensor) or not item.requires_grad:
-            kind = "requires no grad" if isinstance(item, torch.Tensor) else type(item).__name__
-            raise usage_error(
-                "HP-G014",
-                f"parallelize_value_and_grad: output {i} has no gradient ({kind})",
-                hint="give it the weight 0 in sens, or return a tensor made from the weights",
-            )
-    return list(zip(items, sens, strict=True))
-
-
-def _gradients(
-    starts: list[tuple[torch.Tensor, float]], leaves: list[torch.Tensor]
-) -> list[torch.Tensor]:
-    """Run a backward pass that leaves ``.grad`` of all leaves as it was."""
-    before = [leaf.grad for leaf in leaves]
-    try:
-        for leaf in leaves:
-            leaf.grad = None
-        if starts and leaves:
-            torch.autograd.backward(
-                [output for output, _ in starts],
-                [_start(output, weight) for output, weight in starts],
-                inputs=leaves,
-            )
-        return [torch.zeros_like(w) if w.grad is None else w.grad for w in leaves]
-    finally:
-        for leaf, gradient in zip(leaves, before, strict=True):
-            leaf.grad = gradient
-
-
-def _start(output: torch.Tensor, weight: float) -> torch.Tensor:
-    """Make the gradient that ``output`` starts with: ``weight`` everywhere."""
-    if not _torch.is_dtensor(output):
-        return torch.full_like(output, weight)
-    part = torch.full_like(_torch.local(output), weight)
-    return _torch.wrap(part, _torch.layout(output).reduced(), list(output.shape))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 #include "hyper_parallel/torch/face/api.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -108,6 +108,35 @@ void check_result(const at::Tensor& result, const Layout* layout, const Mesh* me
   }
   check_dims(layout, result.dim());
 }
+
+// `weight` everywhere, in the layout of `output` with pending sums done: each rank that holds a
+// copy of it gives its share.
+at::Tensor start_of(const at::Tensor& output, double weight) {
+  const at::NoGradGuard no_grad;
+  if (!is_dtensor(output)) return at::full_like(output, weight);
+  return torch_layer::wrap(at::full_like(impl_of(output)->local(), weight),
+                           impl_of(output)->layout()->reduced(), output.sizes());
+}
+
+/// Takes `.grad` of `leaves` away for its life.
+class KeptGrads {
+ public:
+  explicit KeptGrads(const std::vector<at::Tensor>& leaves) : leaves_(leaves) {
+    for (const at::Tensor& leaf : leaves_) {
+      before_.push_back(leaf.grad());
+    }
+    for (const at::Tensor& leaf : leaves_) leaf.mutable_grad() = at::Tensor();
+  }
+  ~KeptGrads() {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) leaves_[i].mutable_grad() = before_[i];
+  }
+  KeptGrads(const KeptGrads&) = delete;
+  KeptGrads& operator=(const KeptGrads&) = delete;
+
+ private:
+  const std::vector<at::Tensor>& leaves_;
+  std::vector<at::Tensor> before_;
+};
 
 }  // namespace
 
@@ -228,42 +257,75 @@ std::vector<at::Tensor> custom_shard(const LocalFunction& fn, const std::vector<
   return torch_layer::wrap_parts(results, out_layouts, "custom_shard", names, false);
 }
 
+void check_weights(const std::vector<at::Tensor>& weights) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const at::Tensor& w = weights[i];
+    const char* problem = !w.defined()         ? "is no tensor"
+                          : !w.requires_grad() ? "does not require grad"
+                          : !w.is_leaf()       ? "is no leaf: an op made it"
+                                               : nullptr;
+    if (problem == nullptr) continue;
+    throw UsageError(
+        Message("HP-G010", "value_and_grad: weights[" + std::to_string(i) + "] " + problem)
+            .fact("weight", torch_layer::describe(w)));
+  }
+}
+
+std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& outputs,
+                                  const std::vector<at::Tensor>& weights,
+                                  const std::optional<std::vector<double>>& sens, bool single) {
+  check_weights(weights);
+  if (sens && (single || outputs.size() == 1)) {
+    throw UsageError(Message("HP-G012", "value_and_grad: sens must be None for a single output")
+                         .hint("multiply the output instead"));
+  }
+  if (sens && sens->size() != outputs.size()) {
+    throw UsageError(Message("HP-G013", "value_and_grad: " + std::to_string(sens->size()) +
+                                            " numbers in sens for " +
+                                            std::to_string(outputs.size()) + " outputs"));
+  }
+  std::vector<at::Tensor> roots;
+  std::vector<at::Tensor> starts;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const double weight = sens ? (*sens)[i] : i == 0 ? 1.0 : 0.0;
+    if (weight == 0) continue;
+    const at::Tensor& output = outputs[i];
+    if (!output.defined() || !output.requires_grad()) {
+      throw UsageError(
+          Message("HP-G014", "value_and_grad: output " + std::to_string(i) + " has no gradient (" +
+                                 (output.defined() ? "requires no grad" : "is no tensor") + ")")
+              .hint("give it the weight 0 in sens, or return a tensor made from the weights"));
+    }
+    roots.push_back(output);
+    starts.push_back(start_of(output, weight));
+  }
+  const KeptGrads kept(weights);
+  if (!roots.empty() && !weights.empty()) {
+    torch::autograd::backward(roots, starts, std::nullopt, false, weights);
+  }
+  std::vector<at::Tensor> out;
+  for (const at::Tensor& w : weights) {
+    out.push_back(w.grad().defined() ? w.grad() : at::zeros_like(w));
+  }
+  return out;
+}
+
 ValueAndGrad value_and_grad(const std::function<at::Tensor()>& fn,
                             const std::vector<at::Tensor>& weights) {
-  std::vector<at::Tensor> before;
-  for (const at::Tensor& w : weights) {
-    if (!w.is_leaf() || !w.requires_grad()) {
-      throw UsageError(Message("HP-G010", "value_and_grad: a weight is no leaf that requires grad")
-                           .fact("weight", torch_layer::describe(w)));
-    }
-    before.push_back(w.grad());
-  }
-  ValueAndGrad out;
-  {
-    at::AutoGradMode with_grad(true);
-    out.value = fn();
-  }
-  if (!out.value.requires_grad()) {
-    throw UsageError(Message("HP-G014", "value_and_grad: the value has no gradient")
-                         .fact("value", torch_layer::describe(out.value)));
-  }
-  const auto set = [&](const std::vector<at::Tensor>& grads) {
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      weights[i].mutable_grad() = grads.empty() ? at::Tensor() : grads[i];
-    }
-  };
-  set({});
-  try {
-    torch::autograd::backward({out.value}, {at::ones_like(out.value)}, std::nullopt, false,
-                              weights);
-  } catch (...) {
-    set(before);
-    throw;
-  }
-  for (const at::Tensor& w : weights) {
-    out.grads.push_back(w.grad().defined() ? w.grad() : at::zeros_like(w));
-  }
-  set(before);
+  check_weights(weights);
+  const at::AutoGradMode with_grad(true);
+  ValueAndGrad out{fn(), {}};
+  out.grads = gradients({out.value}, weights, std::nullopt, true);
+  return out;
+}
+
+ValuesAndGrad value_and_grad(const std::function<std::vector<at::Tensor>()>& fn,
+                             const std::vector<at::Tensor>& weights,
+                             const std::optional<std::vector<double>>& sens) {
+  check_weights(weights);
+  const at::AutoGradMode with_grad(true);
+  ValuesAndGrad out{fn(), {}};
+  out.grads = gradients(out.values, weights, sens);
   return out;
 }
 

@@ -66,14 +66,39 @@ std::vector<at::Tensor> custom_shard(const LocalFunction& fn, const std::vector<
                                      const std::vector<const Layout*>& out_layouts,
                                      const std::vector<const Layout*>& in_layouts = {});
 
-/// A value, and the gradient of each weight in the weight's layout; zeros for a weight without
-/// influence. A value that is no scalar counts by its sum. `.grad` of the weights is not touched.
-/// Throws UsageError: a weight that is no leaf or requires no grad, a value without a graph.
+/// Check that each of `weights` is a leaf that requires grad. Throws UsageError: one that is not.
+void check_weights(const std::vector<at::Tensor>& weights);
+
+/// The gradients of `weights`, each in the layout of its weight (plain for a plain one), zeros for
+/// one without influence. They are those that one device would get: what an output starts with is
+/// cut as the output is, and divided by the number of ranks that hold copies. `.grad` of the
+/// weights and of other leaves is not touched.
+///
+/// `outputs`: an undefined tensor stands for what is no tensor. One that is no scalar counts by its
+/// sum. `sens`: the weight of each output; without, 1 for the first and 0 for the rest. `single`:
+/// the program gave one output as such, not a list. Throws UsageError: `sens` for a single output
+/// or of another length than the outputs, an output of weight other than 0 that has no graph. Cost:
+/// the sums of replicated weights are one collective for each set of axes and element type.
+std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& outputs,
+                                  const std::vector<at::Tensor>& weights,
+                                  const std::optional<std::vector<double>>& sens = std::nullopt,
+                                  bool single = false);
+
+/// Run `fn` with gradients enabled and give its value beside the gradients of `weights`.
 struct ValueAndGrad {
   at::Tensor value;
   std::vector<at::Tensor> grads;
 };
 ValueAndGrad value_and_grad(const std::function<at::Tensor()>& fn,
                             const std::vector<at::Tensor>& weights);
+
+/// The same for several outputs, `sens` the weight of each.
+struct ValuesAndGrad {
+  std::vector<at::Tensor> values;
+  std::vector<at::Tensor> grads;
+};
+ValuesAndGrad value_and_grad(const std::function<std::vector<at::Tensor>()>& fn,
+                             const std::vector<at::Tensor>& weights,
+                             const std::optional<std::vector<double>>& sens = std::nullopt);
 
 }  // namespace hyper_parallel

@@ -158,6 +158,18 @@ void init_dtensor(py::module_& m) {
       },
       py::arg("gradient"), py::arg("layout"), py::arg("sizes"));
   m.def("gradient_factor", &torch_layer::gradient_factor, py::arg("layout"));
+  m.def("check_weights", &check_weights, py::arg("weights"));
+  m.def(
+      "gradients",
+      [](const std::vector<std::optional<at::Tensor>>& outputs,
+         const std::vector<at::Tensor>& weights, const std::optional<std::vector<double>>& sens,
+         bool single) {
+        py::gil_scoped_release no_gil;
+        std::vector<at::Tensor> tensors;
+        for (const auto& each : outputs) tensors.push_back(each.value_or(at::Tensor()));
+        return gradients(tensors, weights, sens, single);
+      },
+      py::arg("outputs"), py::arg("weights"), py::arg("sens"), py::arg("single"));
 }
 
 }  // namespace hyper_parallel::python

@@ -1,4 +1,4 @@
-"""What ranks communicate does not depend on what one of them keeps alive, on addresses, on timing."""
+"""What ranks communicate does not depend on what one of them keeps alive, nor on timing."""
 
 import gc
 import random

@@ -78,17 +78,23 @@ TEST_SUITE("DTensor") {
   }
 
   TEST_CASE("AWriteEndsTheMemo") {
-    run_local(2, [] {
-      at::Tensor t = rows();
-      moved(t, gather(t));
-      SUBCASE("of the wrapper") { t.add_(1); }
-      SUBCASE("of its memory") { impl_of(t)->local().add_(1); }
-      SUBCASE("through a view") { t.transpose(0, 1).add_(1); }
-      SUBCASE("by set_data") { t.set_data(rows(2)); }
-      at::Tensor again;
-      CHECK(gathers([&] { again = moved(t, gather(t)); }) == 1);
-      CHECK(again.allclose(at::full({4, 4}, 2.0, at::kDouble)));
-    });
+    using Write = void (*)(at::Tensor& t);
+    const Write writes[] = {
+        [](at::Tensor& t) { t.add_(1); },
+        [](at::Tensor& t) { impl_of(t)->local().add_(1); },  // its memory
+        [](at::Tensor& t) { t.transpose(0, 1).add_(1); },    // through a view
+        [](at::Tensor& t) { t.set_data(rows(2)); },
+    };
+    for (const Write write : writes) {
+      run_local(2, [write] {
+        at::Tensor t = rows();
+        moved(t, gather(t));
+        write(t);
+        at::Tensor again;
+        CHECK(gathers([&] { again = moved(t, gather(t)); }) == 1);
+        CHECK(again.allclose(at::full({4, 4}, 2.0, at::kDouble)));
+      });
+    }
   }
 
   TEST_CASE("SoDoesAWriteOfTheMovedTensor") {
