@@ -6,6 +6,8 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -43,6 +45,39 @@ void is_same_size(Frame& f) {
 }
 
 void refuse(Frame& f) { no_storage(f); }
+
+// torch.distributed on a DTensor would add up, or overwrite, the parts of different ranks.
+void raw_collective(Frame& f) {
+  Message message("HP-D034", f.info.name + ": a collective of torch.distributed on a DTensor");
+  for (std::size_t i = 0; i < f.count(); ++i) {
+    const c10::IValue& v = f.argument(i);
+    if (v.isTensor() && is_dtensor(v.toTensor())) message.fact("tensor", describe(v.toTensor()));
+    if (!v.isTensorList()) continue;
+    for (const at::Tensor& t : v.toTensorVector()) {
+      if (is_dtensor(t)) message.fact("tensor", describe(t));
+    }
+  }
+  throw UnsupportedError(message.hint(
+      "full_tensor() is the value, the same on all ranks; to_local() this rank's part"));
+}
+
+// Nested tensors are no parts of DTensors: the encoder of torch.nn then takes its other way.
+void not_left_aligned(Frame& f) { pop_push(f, false); }
+
+// Out of the graph, in place: the wrapper keeps its memory and forgets where its value came from.
+void detach_in_place(Frame& f) {
+  const at::Tensor self = f.argument(0).toTensor();
+  if (self.is_view()) {
+    f.op.callBoxed(f.stack);  // torch's own error
+    return;
+  }
+  DTensorImpl* d = impl_of(self);
+  torch::autograd::impl::set_gradient_edge(self, {});
+  self.set_requires_grad(false);
+  d->down_node = nullptr;
+  refresh(self, d->local().detach(), d->layout(), self.sizes());
+  pop_push(f, self);
+}
 
 void make_dual(Frame& f) {
   throw UnsupportedError(Message("HP-D018", "forward-mode gradients do not cross DTensors")
@@ -189,6 +224,8 @@ const std::unordered_map<std::string, SpecialOp>& specials() {
       {"aten::set_.source_Tensor", refuse},
       {"aten::set_.source_Tensor_storage_offset", refuse},
       {"aten::_amp_foreach_non_finite_check_and_unscale_", unscale_and_check},
+      {"aten::_nested_tensor_from_mask_left_aligned", not_left_aligned},
+      {"aten::detach_", detach_in_place},
       {"aten::resize_", resize},
       {"aten::resize_as_", resize_as},
       {"aten::as_strided", strided},
@@ -237,6 +274,10 @@ const std::unordered_set<std::string>& transparent() {
 }  // namespace
 
 SpecialOp find_special(const std::string& name) {
+  if (name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
+      name.starts_with("_c10d_functional_autograd::")) {
+    return raw_collective;
+  }
   const auto it = specials().find(name);
   return it == specials().end() ? nullptr : it->second;
 }

@@ -195,7 +195,8 @@ at::Tensor redistribute(const at::Tensor& t, const Layout* layout) {
   if (from == layout) return t;
   at::Tensor local = torch_layer::local_for_use(t);
   at::Tensor out = torch_layer::move(local, from, layout, t.sizes());
-  if (out.is_same(local)) out = out.alias();
+  // Layouts may differ in words alone. What was asked for is another tensor all the same.
+  if (out.is_alias_of(local)) out = out.clone();
   return torch_layer::wrap(std::move(out), layout, t.sizes());
 }
 

@@ -145,7 +145,10 @@ struct TokenLoss : torch::autograd::Function<TokenLoss> {
     const at::Tensor &logits = saved[0], &position = saved[1], &mine = saved[2], &pick = saved[3],
                      &spread = saved[4], &used = saved[5], &smooth = saved[6], &log_sum = saved[7];
     const std::int64_t dim = ctx->saved_data["dim"].toInt();
-    const auto factor = [&](const at::Tensor& t) { return (grads[0] * t).unsqueeze(dim); };
+    // An ignored token has no gradient, be it that of a mean over no tokens: 0 / 0.
+    const auto factor = [&, unused = used.eq(0)](const at::Tensor& t) {
+      return (grads[0] * t).masked_fill(unused, 0).unsqueeze(dim);
+    };
     at::Tensor out;
     if (at::GradMode::is_enabled()) {
       // For second derivatives the sum over classes must be in the graph.
