@@ -15,13 +15,15 @@ struct HandlerInfo {
   std::string_view doc;
   /// Bytes a rank moves in the forward when `factor` is cut over `ranks` ranks, by one axis or by
   /// several, and nothing else is cut. Null: nothing moves.
-  double (*bytes)(const ConcreteRule& rule, const Call& call, int factor, int ranks);
-  /// The result is P(sum), and a gather of the operand may well move less than reducing it: when
-  /// strategies are compared, the reduction counts.
+  double (*bytes)(const ConcreteRule& rule, const Call& call, int factor, int ranks) = nullptr;
+  /// The result is P(sum) where a finished one would cost a reduction, which may move more than a
+  /// gather of the operand: when strategies are compared, that reduction counts.
   bool puts_off = false;
-  /// An addend that must count once (see TensorMap::addend) is its affair: linear_addend does not
+  /// The handler itself counts an addend (see TensorMap::addend) once, so linear_addend does not
   /// run beside it.
   bool counts_addends = false;
+  /// Stands for the handlers that the members of a list op ask for; it has no function of its own.
+  bool of_members = false;
 };
 
 /// All handlers, sorted by name.

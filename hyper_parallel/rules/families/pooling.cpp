@@ -7,7 +7,8 @@
 namespace hyper_parallel::rules {
 namespace {
 
-// pool N: a window over N spatial dims. `indices`: and where in the input its maximum was.
+// pool N: the maximum of a window over N spatial dims. `average`: the mean. `indices`: and where in
+// the input its maximum was.
 ConcreteRule build_pool(const Call& call, Words words) {
   check_count(call, 1, 1);
   const auto count = number_of(words[0]);
@@ -22,7 +23,7 @@ ConcreteRule build_pool(const Call& call, Words words) {
   const auto padding = spatial(call, "padding", count, 0);
   const auto dilation = spatial(call, "dilation", count, 1);
   const bool ceil = call.boolean("ceil_mode", false);
-  const bool average = call.op.starts_with("aten::avg");
+  const bool average = has_word(words, "average");
   const bool places = has_word(words, "indices");
   for (std::size_t i = 0; i < count; ++i) {
     const Window window{
@@ -122,9 +123,12 @@ ConcreteRule build_pool_back(const Call& call, Words) {
 }
 
 constexpr Group kGroups[] = {
-    {"pool 1", "avg_pool1d max_pool1d"},
-    {"pool 2", "avg_pool2d max_pool2d"},
-    {"pool 3", "avg_pool3d max_pool3d"},
+    {"pool 1", "max_pool1d"},
+    {"pool 2", "max_pool2d"},
+    {"pool 3", "max_pool3d"},
+    {"pool 1 average", "avg_pool1d"},
+    {"pool 2 average", "avg_pool2d"},
+    {"pool 3 average", "avg_pool3d"},
     {"pool 2 indices", "max_pool2d_with_indices"},
     {"pool 3 indices", "max_pool3d_with_indices"},
     {"resample 1", "upsample_linear1d"},

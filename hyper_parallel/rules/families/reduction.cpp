@@ -7,6 +7,8 @@
 //   reduce any, all        split: P(max), P(min); what is pending passes for bools only
 //   reduce HANDLER/R       split: handler HANDLER, which gives R
 //   reduce ... dim 2       two results of the same sizes
+//   reduce ... root        the square root of it, for the handler
+//   pick HANDLER           one index of a dim; `min`: the smallest wins
 //
 // Traps: max over an empty piece fails; any and all are max and min of 0 and 1; the arg of a
 // maximum is not a partial value.
@@ -123,7 +125,7 @@ constexpr Row kRows[] = {
     {"aten::any.dims", "reduce any"},
     {"aten::aminmax", "pick ! 2"},
     {"aten::argmax", "pick argmax"},
-    {"aten::argmin", "pick argmax"},
+    {"aten::argmin", "pick argmax min"},
     {"aten::count_nonzero", "reduce count"},
     {"aten::count_nonzero.dim_IntList", "reduce count"},
     {"aten::hash_tensor", "pick !"},
@@ -137,7 +139,7 @@ constexpr Row kRows[] = {
     {"aten::median", "pick !"},
     {"aten::median.dim", "pick ! 2"},
     {"aten::min", "reduce min"},
-    {"aten::min.dim", "pick minmax_dim 2"},
+    {"aten::min.dim", "pick minmax_dim 2 min"},
     {"aten::mode", "pick ! last 2"},
     {"aten::nanmedian", "pick !"},
     {"aten::nanmedian.dim", "pick ! 2"},
@@ -148,10 +150,10 @@ constexpr Row kRows[] = {
     {"aten::norm.ScalarOpt_dtype", "reduce norm/R"},
     {"aten::prod", "reduce prod"},
     {"aten::prod.dim_int", "reduce prod"},
-    {"aten::std", "reduce var/R"},
-    {"aten::std.correction", "reduce var/R"},
-    {"aten::std.dim", "reduce var/R"},
-    {"aten::std_mean.correction", "reduce var/R dim 2"},
+    {"aten::std", "reduce var/R dim root"},
+    {"aten::std.correction", "reduce var/R dim root"},
+    {"aten::std.dim", "reduce var/R dim root"},
+    {"aten::std_mean.correction", "reduce var/R dim 2 root"},
     {"aten::sum", "reduce sum"},
     {"aten::sum.dim_IntList", "reduce sum"},
     {"aten::var", "reduce var/R"},

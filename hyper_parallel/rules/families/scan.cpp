@@ -7,8 +7,8 @@ namespace hyper_parallel::rules {
 namespace {
 
 constexpr Row kRows[] = {
-    {"aten::argsort", "... d~sort@dim=-1 -> ="},
-    {"aten::argsort.stable", "... d~sort@dim=-1 -> ="},
+    {"aten::argsort", "... d~argsort@dim=-1 -> ="},
+    {"aten::argsort.stable", "... d~argsort@dim=-1 -> ="},
     {"aten::cummax", "... d!@dim -> =, ="},
     {"aten::cummin", "... d!@dim -> =, ="},
     {"aten::cumprod", "... d!@dim -> ="},

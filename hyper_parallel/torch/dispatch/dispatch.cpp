@@ -2,11 +2,12 @@
 #include <torch/library.h>
 
 #include <utility>
+#include <variant>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/dispatch/frame.h"
+#include "hyper_parallel/torch/dispatch/local_call.h"
 #include "hyper_parallel/torch/dispatch/mixed.h"
-#include "hyper_parallel/torch/dispatch/random.h"
 #include "hyper_parallel/torch/ranks/rank_state.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
 
@@ -22,20 +23,7 @@ std::uint64_t hash_of(const PlanKey& key) {
   return h;
 }
 
-/// A plain tensor is written with DTensor values (`zeros.scatter_add_(0, i, x)`): the operands
-/// cross the border whole, the plain tensor stays plain and equal on all ranks.
-void run_on_plain(Frame& f) {
-  replace_tensors(f, [&](const at::Tensor& t, const OpInfo::Argument& a) {
-    if (!is_dtensor(t)) return t;
-    if (a.written) {
-      throw UsageError(
-          Message("HP-D013", f.info.name + ": plain and distributed tensors written together")
-              .fact("tensor", describe(t)));
-    }
-    return to_local_as(t, Layout::replicated(impl_of(t)->layout()->mesh()));
-  });
-  f.op.callBoxed(f.stack);
-}
+thread_local CallObserver* observer = nullptr;
 
 /// The op runs on this rank's parts. What it writes stays in the wrapper, other results are plain.
 void run_on_locals(Frame& f) {
@@ -90,6 +78,7 @@ void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (settings().skip) return run_on_locals(frame);
   switch (info.kind) {
     case OpInfo::Kind::special:
+      if (observer != nullptr) observer->before(frame, nullptr);
       info.special(frame);
       return;
     case OpInfo::Kind::transparent: {
@@ -129,20 +118,22 @@ void dispatch(Frame& frame) {
   }
   PlanCache& cache = PlanCache::of_thread();
   const std::uint64_t hash = hash_of(key);
-  const OpPlan* plan = cache.find(key, hash);
+  // Held here: a call inside this one may empty the cache.
+  std::shared_ptr<const OpPlan> plan = cache.find(key, hash);
   if (plan == nullptr) {
     ++cache.misses;
     plan = cache.insert(key, hash, make_plan(frame, operands));
   } else {
     ++cache.hits;
   }
-  if (plan->plain_write) {
-    run_on_plain(frame);
-  } else if (plan->inference.random) {
-    run_random(frame, *plan, operands);
-  } else {
-    run_plan(frame, *plan, operands);
-  }
+  run_plan(frame, *plan, operands);
+}
+
+CallObserver* observe_calls(CallObserver* next) { return std::exchange(observer, next); }
+
+void run_plan(Frame& frame, const OpPlan& plan, Operands& operands) {
+  if (observer != nullptr) observer->before(frame, &plan);
+  std::visit([&](const auto& kind) { run(kind, frame, plan, operands); }, plan.kind);
 }
 
 TORCH_LIBRARY_IMPL(_, HP_DISPATCH_KEY, m) {

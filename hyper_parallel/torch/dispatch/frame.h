@@ -7,6 +7,11 @@
 #include "hyper_parallel/torch/dispatch/op_info.h"
 #include "hyper_parallel/torch/dispatch/plan_cache.h"
 
+namespace hyper_parallel::rules {
+struct Call;
+struct Inference;
+}  // namespace hyper_parallel::rules
+
 namespace hyper_parallel::torch_layer {
 
 /// One intercepted call: the op and its arguments on the stack.
@@ -63,7 +68,7 @@ std::unique_ptr<OpPlan> make_plan(const Frame& frame, const Operands& operands);
 /// Whether the result of the call will need a graph.
 bool wants_grad(const Operands& operands);
 
-/// True for a number that is 0. The key of a plan tells such numbers from others, and no more.
+/// True for the number 0. Of a float argument the key of a plan holds one thing: whether it is 0.
 bool is_zero(const c10::IValue& v);
 
 /// The call as rules see it. Plain tensors have no layout.
@@ -72,10 +77,23 @@ rules::Call make_call(const Frame& frame, const Operands& operands);
 /// The plan of a call whose strategy is chosen; `make_plan` above takes the cheapest, the verifier
 /// each one.
 std::unique_ptr<OpPlan> make_plan(const Frame& frame, const Operands& operands,
-                                  const rules::Call& call, rules::Inference inference);
+                                  const rules::Call& call, const rules::Inference& inference);
 
-/// Run `plan` and leave wrapped results on the stack.
+/// Run `plan` by the function of its kind and leave wrapped results on the stack. The observer of
+/// the thread is told first.
 void run_plan(Frame& frame, const OpPlan& plan, Operands& operands);
+
+/// Told of each call before it runs: the op, its arguments as the caller gave them (wrappers), and
+/// the plan, null for an op that is handled whole (OpInfo::special). Reads of a value on the host
+/// are ops like others (aten::item); ops that draw have a plan of kind RunDraw.
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  virtual void before(const Frame& frame, const OpPlan* plan) = 0;
+};
+
+/// Let `observer` (null: nobody) be told of the calls of this thread; returns who was told before.
+CallObserver* observe_calls(CallObserver* observer);
 
 /// The whole path: read, find or make the plan, run it.
 void dispatch(Frame& frame);

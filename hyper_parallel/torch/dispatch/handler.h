@@ -1,19 +1,30 @@
 #pragma once
 
-#include <string>
+#include <span>
+#include <string_view>
 
-#include "hyper_parallel/torch/dispatch/plan_cache.h"
+#include "hyper_parallel/torch/dispatch/call_plan.h"
 
 namespace hyper_parallel::torch_layer {
 
-/// The composite handlers: what is run instead of an op whose rule says `~name`.
+/// A handler: the function that runs instead of an op whose rule says `~name`.
 ///
-/// A handler gets local inputs in the layouts `plan.inputs[i].layout` and leaves local results in
-/// the layouts `plan.outputs`. It is written as local ops and differentiable collectives
-/// (collective_ops.h), so it needs no backward of its own; where a hand-made backward moves less
-/// (cross entropy) it says so. Names, collectives and bytes: rules/handlers.h.
-///
+/// It gets local inputs in the layouts `plan.inputs[i].layout` and leaves local results in the
+/// layouts `plan.outputs`. It is made of local ops and differentiable collectives
+/// (collective_ops.h), so autograd makes its backward. Where a backward written by hand moves less
+/// (cross entropy), a comment says so. What each handler does and moves: rules/handlers.h.
+struct HandlerEntry {
+  std::string_view name;
+  Handler run = nullptr;  // null: for lists alone
+  Handler run_list =
+      nullptr;  // for a list op whose members ask for the handler; null: there is none
+};
+
+/// All entries, sorted by name: the same names as rules::handlers() has, without those that stand
+/// for the handlers of members. Checked when the library is loaded.
+std::span<const HandlerEntry> handler_entries();
+
 /// Throws InternalError for an unknown name.
-Handler find_handler(const std::string& name);
+const HandlerEntry& find_handler(std::string_view name);
 
 }  // namespace hyper_parallel::torch_layer

@@ -21,9 +21,13 @@ LocalDim local_dim(const Layout* layout, int dim, std::int64_t size) {
           local_intervals(layout, dim, size, my_coordinate(layout->mesh()))};
 }
 
-HandlerCall::HandlerCall(const c10::OperatorHandle& op, const OpPlan& plan,
+HandlerCall::HandlerCall(const c10::OperatorHandle& op, const OpPlan& plan, const RunHandler& how,
                          torch::jit::Stack* stack)
-    : op_(op), plan_(plan), stack_(stack), base_(stack->size() - op.schema().arguments().size()) {}
+    : op_(op),
+      plan_(plan),
+      how_(how),
+      stack_(stack),
+      base_(stack->size() - op.schema().arguments().size()) {}
 
 std::optional<std::size_t> HandlerCall::position(std::string_view name) const {
   const auto& arguments = op_.schema().arguments();
@@ -44,6 +48,18 @@ std::size_t HandlerCall::operand(std::string_view name) const {
   throw InternalError(
       Message("HP-D090", "the handler of " + op_.schema().name() +
                              " asks for an argument that the op lacks: " + std::string(name)));
+}
+
+bool HandlerCall::smallest() const {
+  if (how_.options.smallest) return *how_.options.smallest;
+  throw InternalError(Message("HP-D090", op_.schema().name() +
+                                             ": its row does not say whether the largest or the "
+                                             "smallest wins"));
+}
+
+bool HandlerCall::may_be_none(std::string_view name) const {
+  const auto at = position(name);
+  return at && op_.schema().arguments()[*at].type()->kind() == c10::TypeKind::OptionalType;
 }
 
 const c10::IValue* HandlerCall::find(std::string_view name) const {

@@ -1,13 +1,15 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
 
 #include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-#include "hyper_parallel/torch/dispatch/plan_cache.h"
+#include "hyper_parallel/torch/dispatch/call_plan.h"
 
 namespace hyper_parallel::torch_layer {
 
@@ -25,13 +27,28 @@ LocalDim local_dim(const Layout* layout, int dim, std::int64_t size);
 /// that the plan gave to its tensors. Shapes of tensors are local, `sizes` are global.
 class HandlerCall {
  public:
-  HandlerCall(const c10::OperatorHandle& op, const OpPlan& plan, torch::jit::Stack* stack);
+  HandlerCall(const c10::OperatorHandle& op, const OpPlan& plan, const RunHandler& how,
+              torch::jit::Stack* stack);
 
-  const std::string& op_name() const { return op_.schema().name(); }
   const OpPlan& plan() const { return plan_; }
+
+  /// The dims of the first operand that are cut and read through a window.
+  const auto& windows() const { return how_.windows; }
+
+  /// What the op's row says to the handler. `smallest`: see RowOptions; throws InternalError if the
+  /// row does not say which wins.
+  const rules::RowOptions& options() const { return how_.options; }
+  bool smallest() const;
+
+  /// The members of a list op.
+  const std::vector<RunHandler::Member>& members() const { return how_.members; }
+
   const Mesh* mesh() const { return plan_.mesh; }
   std::size_t returns() const { return op_.schema().returns().size(); }
   bool writes() const { return op_.schema().is_mutable(); }
+
+  /// Whether the argument may be None by the schema.
+  bool may_be_none(std::string_view name) const;
 
   /// Null if the op has no such argument, or if it is None or an undefined tensor.
   const c10::IValue* find(std::string_view name) const;
@@ -74,6 +91,7 @@ class HandlerCall {
 
   const c10::OperatorHandle& op_;
   const OpPlan& plan_;
+  const RunHandler& how_;
   torch::jit::Stack* stack_;
   std::size_t base_;
 };

@@ -7,6 +7,10 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/plan/redistribute.h"
+#include "hyper_parallel/rules/handlers.h"
+#include "hyper_parallel/rules/rule.h"
+#include "hyper_parallel/torch/dispatch/draw.h"
 #include "hyper_parallel/torch/dispatch/frame.h"
 #include "hyper_parallel/torch/dispatch/handler.h"
 #include "hyper_parallel/torch/dispatch/running_statistics.h"
@@ -44,12 +48,11 @@ rules::Attr attribute(const c10::Argument& schema, const c10::IValue& v) {
 
 /// Every operand whole, results whole, whatever the op does. What is written goes back to where it
 /// was.
-std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands,
-                                        const std::string& why) {
+std::unique_ptr<OpPlan> whole_plan(const Frame& f, const Operands& operands,
+                                   const std::string& why) {
   auto plan = std::make_unique<OpPlan>();
   plan->mesh = operands.mesh;
-  plan->dynamic = true;
-  plan->replicate = true;
+  plan->kind = RunWhole{};
   const Layout* whole = Layout::replicated(operands.mesh);
   std::string moved;
   for (const at::Tensor& t : operands.tensors) {
@@ -59,7 +62,6 @@ std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands
       if (impl_of(t)->layout() != whole) {
         input.plan = plan::redistribute(impl_of(t)->layout(), whole, meta_of(t));
         input.reason = why + ": run on whole tensors";
-        plan->moves = true;
         moved += (moved.empty() ? "" : "; ") + describe(t);
       }
     }
@@ -72,7 +74,7 @@ std::unique_ptr<OpPlan> replicated_plan(const Frame& f, const Operands& operands
             .fact("operands", moved.empty() ? "all replicated" : moved)
             .hint("register_rule(\"" + f.info.name + "\", ...), or policy(\"auto\")"));
   }
-  if (plan->moves) {
+  if (!moved.empty()) {
     static std::mutex mutex;
     static auto* const warned = new std::set<std::string>;
     std::lock_guard<std::mutex> lock(mutex);
@@ -139,6 +141,30 @@ double bytes_without_handler(const rules::ConcreteRule& rule, const rules::Call&
   return out;
 }
 
+RunHandler by_handler(const Frame& f, const rules::Inference& inference) {
+  RunHandler out;
+  out.reason = inference.handler;
+  out.windows = inference.windows;
+  out.options = rules::row_options(*f.info.row);
+  if (!rules::find_handler(inference.handler).of_members) {
+    out.run = find_handler(inference.handler).run;
+    return out;
+  }
+  // A list op: the handler that its members ask for, each on its own.
+  for (const rules::Inference& part : inference.parts) {
+    out.members.push_back(
+        {!part.handler.empty(), part.outputs.empty() ? nullptr : part.outputs[0]});
+    if (part.handler.empty()) continue;
+    const Handler run = find_handler(part.handler).run_list;
+    if (run == nullptr || (out.run != nullptr && out.run != run)) {
+      throw InternalError(
+          Message("HP-D090", f.info.name + ": a list op with the handler " + part.handler));
+    }
+    out.run = run;
+  }
+  return out;
+}
+
 }  // namespace
 
 rules::Call make_call(const Frame& f, const Operands& operands) {
@@ -183,10 +209,10 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands) {
   if (operands.plain_write) {
     auto plan = std::make_unique<OpPlan>();
     plan->mesh = operands.mesh;
-    plan->plain_write = true;
+    plan->kind = RunPlain{};
     return plan;
   }
-  if (f.info.row == nullptr) return replicated_plan(f, operands, "no sharding rule");
+  if (f.info.row == nullptr) return whole_plan(f, operands, "no sharding rule");
 
   const rules::Call call = make_call(f, operands);
   const rules::ConcreteRule rule = rules::concretize(*f.info.row, call);
@@ -195,29 +221,29 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands) {
     inferred = rules::infer_forward(rule, call);
   } catch (const UnsupportedError& error) {
     if (error.code() != "HP-S030" || !can_write_back(f, operands, call)) throw;
-    return replicated_plan(f, operands, "no rule that keeps the layout of what it writes");
+    return whole_plan(f, operands, "no rule that keeps the layout of what it writes");
   }
-  auto plan = make_plan(f, operands, call, std::move(inferred));
-  const double gathered = bytes_without_handler(rule, call, plan->inference);
-  if (gathered > 0) {
-    plan->handler_reason +=
-        ", where a gather moves " + std::to_string(std::llround(gathered)) + " bytes";
+  auto plan = make_plan(f, operands, call, inferred);
+  if (auto* handler = std::get_if<RunHandler>(&plan->kind)) {
+    const double gathered = bytes_without_handler(rule, call, inferred);
+    if (gathered > 0) {
+      handler->reason +=
+          ", where a gather moves " + std::to_string(std::llround(gathered)) + " bytes";
+    }
   }
   return plan;
 }
 
 std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, const rules::Call& call,
-                                  rules::Inference inferred) {
+                                  const rules::Inference& inference) {
   auto plan = std::make_unique<OpPlan>();
   plan->mesh = operands.mesh;
-  plan->inference = std::move(inferred);
-  const rules::Inference& inference = plan->inference;
   plan->outputs = inference.outputs;
-  plan->output_sizes = inference.output_sizes;
-  plan->dynamic = inference.dynamic;
-  if (!inference.handler.empty()) {
-    plan->handler = find_handler(inference.handler);
-    plan->handler_reason = inference.handler;
+  if (!inference.dynamic) plan->output_sizes = inference.output_sizes;
+  if (inference.random) {
+    plan->kind = RunDraw{find_draw(f.op.schema().name())};
+  } else if (!inference.handler.empty()) {
+    plan->kind = by_handler(f, inference);
   }
 
   std::size_t k = 0;
@@ -237,7 +263,6 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, cons
         input.plan = plan::redistribute(have, want, meta_of(t));
         // Pieces of a tensor without elements differ in shape all the same.
         if (input.plan->steps.empty() && t.numel() != 0) input.plan = nullptr;
-        plan->moves |= input.plan != nullptr;
         // What is written does not move, unless the rule knows better.
         input.scratch = call.inputs[k].pinned;
         for (const rules::Change& change : inference.changes) {

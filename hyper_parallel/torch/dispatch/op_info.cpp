@@ -6,6 +6,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "hyper_parallel/rules/row_options.h"
+#include "hyper_parallel/rules/rule.h"
 #include "hyper_parallel/torch/dispatch/user_ops.h"
 
 namespace hyper_parallel::torch_layer {
@@ -75,9 +77,7 @@ std::unique_ptr<const OpInfo> read(const c10::OperatorHandle& op) {
   info->special = is_user_op(info->name) ? &run_user_op : find_special(info->name);
   info->row = rules::find_row(info->name);
   if (info->row != nullptr) {
-    // Maxima and products of parts do not cross autograd.
-    const std::string_view spec = info->row->spec;
-    info->grad_matters = spec == "reduce max" || spec == "reduce min" || spec == "reduce prod";
+    info->grad_matters = rules::row_options(*info->row).by_gradient;
   }
   if (info->special != nullptr) {
     info->kind = OpInfo::Kind::special;

@@ -4,8 +4,11 @@
 
 #include <vector>
 
-#include "hyper_parallel/rules/rule.h"
 #include "hyper_parallel/torch/tensor/dtensor.h"
+
+namespace hyper_parallel::rules {
+struct Row;
+}
 
 namespace hyper_parallel::torch_layer {
 

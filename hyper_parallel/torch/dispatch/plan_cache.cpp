@@ -22,33 +22,29 @@ PlanCache& PlanCache::of_thread() {
   return cache;
 }
 
-const OpPlan* PlanCache::find(const PlanKey& key, std::uint64_t hash) const {
+std::shared_ptr<const OpPlan> PlanCache::find(const PlanKey& key, std::uint64_t hash) const {
   for (std::size_t i = hash & (kSlots - 1); slots_[i] != nullptr; i = (i + 1) & (kSlots - 1)) {
     const Entry& e = *slots_[i];
     if (e.hash == hash && e.key.size() == key.size() &&
         std::memcmp(e.key.data(), key.data(), key.size() * sizeof(key[0])) == 0) {
-      return e.plan.get();
+      return e.plan;
     }
   }
   return nullptr;
 }
 
-const OpPlan* PlanCache::insert(const PlanKey& key, std::uint64_t hash,
-                                std::unique_ptr<OpPlan> plan) {
+std::shared_ptr<const OpPlan> PlanCache::insert(const PlanKey& key, std::uint64_t hash,
+                                                std::shared_ptr<const OpPlan> plan) {
   if (count_ >= kLimit) clear();
   std::size_t i = hash & (kSlots - 1);
   while (slots_[i] != nullptr) i = (i + 1) & (kSlots - 1);
   slots_[i] = std::make_unique<Entry>(Entry{hash, key, std::move(plan)});
   ++count_;
-  return slots_[i]->plan.get();
+  return slots_[i]->plan;
 }
 
 void PlanCache::clear() {
-  retired_.clear();
-  for (auto& slot : slots_) {
-    if (slot) retired_.push_back(std::move(slot->plan));
-    slot.reset();
-  }
+  for (auto& slot : slots_) slot.reset();
   count_ = 0;
 }
 

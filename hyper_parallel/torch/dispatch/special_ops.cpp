@@ -74,7 +74,7 @@ void detach_in_place(Frame& f) {
   DTensorImpl* d = impl_of(self);
   torch::autograd::impl::set_gradient_edge(self, {});
   self.set_requires_grad(false);
-  d->down_node = nullptr;
+  d->set_down_node({});
   refresh(self, d->local().detach(), d->layout(), self.sizes());
   pop_push(f, self);
 }

@@ -29,8 +29,7 @@ void pair_heads(HandlerCall& c) {
   c.set("enable_gqa", false);
 }
 
-}  // namespace
-
+// query [*n h l e], key [*n k s e], value [*n k s v] -> [*n h l v]; l or h is cut, s whole.
 void sdpa(HandlerCall& c) {
   pair_heads(c);
   const int row_dim = static_cast<int>(c.sizes("query").size()) - 2;
@@ -67,5 +66,13 @@ void sdpa(HandlerCall& c) {
   }
   c.call();
 }
+
+constexpr HandlerEntry kAttention[] = {
+    {"sdpa", sdpa},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> attention_entries() { return kAttention; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -51,20 +51,19 @@ at::Tensor density(at::Tensor counts, const std::vector<at::Tensor>& edges) {
   return counts;
 }
 
-}  // namespace
-
+// self [*n], with `points` [*n d] -> counts [*bins]; some n is cut.
 void histogram(HandlerCall& c) {
   const at::Tensor self = c.tensor("self").detach();
   const Shape& sizes = c.sizes("self");
   const std::vector<int> axes = axes_of(c.layout("self"), all_dims(sizes.size()));
-  const bool points = c.op_name().find("histogramdd") != std::string::npos;
+  const bool points = c.options().points;
   const c10::IValue* bins = c.find("bins");
   const bool given = bins->isTensor() || bins->isTensorList();
   const at::Tensor columns = points ? self.reshape({-1, sizes.back()}) : self.reshape({-1, 1});
   if (!given && c.find("range") == nullptr) {
     c.set("range", global_range(columns, c.mesh(), axes));
   }
-  if (c.op_name().ends_with("bin_edges")) return c.call();
+  if (!c.options().counts) return c.call();
 
   std::vector<at::Tensor> edges;
   if (points && bins->isTensorList()) edges = bins->toTensorVector();
@@ -83,5 +82,13 @@ void histogram(HandlerCall& c) {
     c.finish({dense ? density(std::move(counts), {ends}) : counts, ends});
   }
 }
+
+constexpr HandlerEntry kCounting[] = {
+    {"histogram", histogram},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> counting_entries() { return kCounting; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

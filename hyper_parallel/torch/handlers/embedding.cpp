@@ -62,8 +62,7 @@ constexpr std::int64_t kSum = 0;
 constexpr std::int64_t kMean = 1;
 constexpr std::int64_t kMax = 2;
 
-}  // namespace
-
+// weight [r e], indices [*n] -> [*n e], P(sum) where r is cut.
 void embedding(HandlerCall& c) {
   const LocalDim rows = c.dim_of("weight", 0);
   if (rows.is_whole()) return c.call();
@@ -88,13 +87,14 @@ void embedding(HandlerCall& c) {
   c.finish({out.masked_fill_(ids.mine.logical_not().unsqueeze_(-1), 0)});
 }
 
+// weight [r e], indices [i], offsets [b] -> [b e]; r or b is cut.
 // Of split rows a rank adds up those that it holds. A mean is over the indices of all ranks.
 void embedding_bag(HandlerCall& c) {
   const LocalDim rows = c.dim_of("weight", 0);
   const std::int64_t mode = c.integer("mode", kSum);
   Bags bags = own_bags(c);
   std::int64_t padding = c.integer("padding_idx", -1);
-  const bool optional = c.op_name() == "aten::embedding_bag";  // there -1 is the last row
+  const bool optional = c.may_be_none("padding_idx");  // then -1 is the last row
   if (optional && c.find("padding_idx") != nullptr && padding < 0) padding += rows.size;
   at::Tensor counts;
   if (!rows.is_whole()) {
@@ -132,5 +132,14 @@ void embedding_bag(HandlerCall& c) {
   if (counts.defined()) out = (widened(out) / counts).to(out.scalar_type());
   c.finish({out, at::Tensor(), at::Tensor(), mode == kMax ? c.result(3) : at::Tensor()});
 }
+
+constexpr HandlerEntry kEmbedding[] = {
+    {"embedding", embedding},
+    {"embedding_bag", embedding_bag},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> embedding_entries() { return kEmbedding; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -6,13 +6,16 @@
 #include "hyper_parallel/torch/handlers/internal.h"
 
 namespace hyper_parallel::torch_layer::handlers {
+namespace {
 
+// label [*n k] -> the same; k is cut.
 void label_smooth(HandlerCall& c) {
   const double epsilon = c.number("epsilon", 0.1);
   const auto classes = static_cast<double>(c.sizes("label").back());
   c.finish({c.tensor("label") * (1 - epsilon) + epsilon / classes});
 }
 
+// logits [*a k *b], label [*a 1 *b] or [*a k *b] -> softmax [*a k *b], loss [*a 1 *b]; k is cut.
 void softmax_cross_entropy(HandlerCall& c) {
   at::Tensor x = c.tensor("logits");
   x = x.to(type_in_autocast(x, "cross_entropy_loss"));
@@ -25,5 +28,14 @@ void softmax_cross_entropy(HandlerCall& c) {
   const at::Tensor loss = -all_reduce(mine, c.mesh(), cut.axes);
   c.finish({log.exp().to(x.scalar_type()), loss.to(x.scalar_type())});
 }
+
+constexpr HandlerEntry kExtra[] = {
+    {"label_smooth", label_smooth},
+    {"softmax_cross_entropy", softmax_cross_entropy},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> extra_entries() { return kExtra; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

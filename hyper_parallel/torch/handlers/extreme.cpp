@@ -29,14 +29,13 @@ struct WithGradientOf : torch::autograd::Function<WithGradientOf> {
   }
 };
 
-}  // namespace
-
+// self [*a *d *b] -> [*a *b], or d as 1; some d is cut.
 // All places that hold the value share its gradient equally, as in torch.
 void extreme(HandlerCall& c) {
   const at::Tensor x = c.tensor("self");
   const auto dims = c.dims(static_cast<int>(x.dim()));
   const auto axes = axes_of(c.layout("self"), dims);
-  const bool largest = c.op_name().find("max") != std::string::npos;
+  const bool largest = !c.smallest();
   at::Tensor value;
   at::Tensor share;
   {
@@ -65,5 +64,14 @@ void prod(HandlerCall& c) {
   const Layout* stacked = Layout::get(c.mesh(), {Split{.dim = 0, .axes = axes}});
   c.finish({at::prod(move(mine, stacked, Layout::replicated(c.mesh()), sizes), 0)});
 }
+
+constexpr HandlerEntry kExtreme[] = {
+    {"extreme", extreme},
+    {"prod", prod},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> extreme_entries() { return kExtreme; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -10,7 +10,9 @@
 #include "hyper_parallel/torch/handlers/internal.h"
 
 namespace hyper_parallel::torch_layer::handlers {
+namespace {
 
+// self [*a d *b], index [*a k *b] -> [*a k *b], P(sum); d is cut.
 void gather(HandlerCall& c) {
   const at::Tensor x = c.tensor("self");
   const std::int64_t dim = c.dims(static_cast<int>(x.dim()))[0];
@@ -19,6 +21,7 @@ void gather(HandlerCall& c) {
   c.finish({gather_mine(x, dim, c.tensor("index"), d)});
 }
 
+// self [*a d *b], index [k] -> [*a k *b], P(sum); d is cut.
 void index_select(HandlerCall& c) {
   const at::Tensor x = c.tensor("self");
   const std::int64_t dim = c.dims(static_cast<int>(x.dim()))[0];
@@ -49,5 +52,15 @@ void index(HandlerCall& c) {
   c.finish(
       {at::index(nonempty(x, dim), indices).masked_fill_(i.mine.logical_not().view(shape), 0)});
 }
+
+constexpr HandlerEntry kGather[] = {
+    {"gather", gather},
+    {"index", index},
+    {"index_select", index_select},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> gather_entries() { return kGather; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

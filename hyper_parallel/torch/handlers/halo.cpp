@@ -1,5 +1,5 @@
 // Convolution and pooling where space is cut. A rank fetches the rows that its piece of the result
-// reads (handlers_halo_exchange.h) and runs the op on them without padding there.
+// reads (halo_exchange.h) and runs the op on them without padding there.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/constant_pad_nd.h>
@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
 
 #include "hyper_parallel/torch/handlers/halo_exchange.h"
 #include "hyper_parallel/torch/handlers/internal.h"
@@ -28,7 +27,7 @@ struct SplitDim {
 // `padded`: see halo_of.
 std::vector<SplitDim> cuts_of(const HandlerCall& c, std::string_view operand, bool padded) {
   std::vector<SplitDim> out;
-  for (const auto& [dim, window] : c.plan().inference.windows) {
+  for (const auto& [dim, window] : c.windows()) {
     out.push_back({window, halo_of(window, dim, c.layout(operand), c.plan().outputs[0], padded)});
   }
   return out;
@@ -274,18 +273,30 @@ void repeat(HandlerCall& c, std::size_t count) {
   c.finish({own_results(c.result(), cuts)});
 }
 
+void halo(HandlerCall& c) {
+  using Window = rules::RowOptions::Window;
+  const auto count = static_cast<std::size_t>(c.options().spatial);
+  // A row in letters is one of a convolution.
+  switch (c.options().window.value_or(Window::convolve)) {
+    case Window::convolve:
+      return convolve(c);
+    case Window::average:
+      return average(c, count);
+    case Window::maximum:
+      return maximum(c, count);
+    case Window::adaptive:
+      return adaptive(c, count);
+    case Window::repeat:
+      return repeat(c, count);
+  }
+}
+
+constexpr HandlerEntry kHalo[] = {
+    {"halo", halo},
+};
+
 }  // namespace
 
-void halo(HandlerCall& c) {
-  const std::string_view name = c.op_name();
-  const auto is = [name](std::string_view word) {
-    return name.find(word) != std::string_view::npos;
-  };
-  if (!is("pool") && !is("nearest")) return convolve(c);
-  const auto count = static_cast<std::size_t>(name[name.find_first_of("123")] - '0');
-  if (is("nearest")) return repeat(c, count);
-  if (is("adaptive")) return adaptive(c, count);
-  is("avg") ? average(c, count) : maximum(c, count);
-}
+std::span<const HandlerEntry> halo_entries() { return kHalo; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -1,80 +1,31 @@
 #pragma once
 
+#include <span>
+
+#include "hyper_parallel/torch/dispatch/handler.h"
 #include "hyper_parallel/torch/dispatch/handler_call.h"
 
-/// The handlers themselves; what each does and moves is listed in rules/handlers.h.
 namespace hyper_parallel::torch_layer::handlers {
 
-// handlers_linear.cpp
-void linear_addend(HandlerCall& c);
-
-// handlers_softmax.cpp
-void softmax(HandlerCall& c);
-void log_softmax(HandlerCall& c);
-void logsumexp(HandlerCall& c);
-
-// handlers_norm.cpp
-void layer_norm(HandlerCall& c);
-void batch_norm(HandlerCall& c);
-void rms_norm(HandlerCall& c);
-
-// handlers_loss.cpp
-void cross_entropy(HandlerCall& c);
-void nll_loss(HandlerCall& c);
-void mean_loss(HandlerCall& c);
-
-// handlers_extra.cpp
-void label_smooth(HandlerCall& c);
-void softmax_cross_entropy(HandlerCall& c);
-
-// handlers_embedding.cpp
-void embedding(HandlerCall& c);
-void embedding_bag(HandlerCall& c);
-
-// handlers_counting.cpp
-void histogram(HandlerCall& c);
-
-// handlers_tokens.cpp
-void ctc_loss(HandlerCall& c);
-void linear_cross_entropy(HandlerCall& c);
-
-// handlers_halo.cpp
-void halo(HandlerCall& c);
-
-// handlers_gather.cpp
-void gather(HandlerCall& c);
-void index_select(HandlerCall& c);
-void index(HandlerCall& c);
-
-// handlers_write.cpp
-void index_write(HandlerCall& c);
-
-// handlers_attention.cpp
-void sdpa(HandlerCall& c);
-
-// handlers_select.cpp
-void argmax(HandlerCall& c);
-void minmax_dim(HandlerCall& c);
-void topk(HandlerCall& c);
-void sort(HandlerCall& c);
-
-// handlers_reduce.cpp
-void mean(HandlerCall& c);
-void var(HandlerCall& c);
-void norm(HandlerCall& c);
-void cumsum(HandlerCall& c);
-
-// handlers_extreme.cpp
-void extreme(HandlerCall& c);
-void prod(HandlerCall& c);
-
-// handlers_shape.cpp
-void slice(HandlerCall& c);
-void squeeze(HandlerCall& c);
-
-// handlers_each.cpp
-void each(HandlerCall& c);
-void fused(HandlerCall& c);
+// The handlers of each file, each entry beside its function. What they do and move:
+// rules/handlers.h.
+std::span<const HandlerEntry> attention_entries();
+std::span<const HandlerEntry> counting_entries();
+std::span<const HandlerEntry> embedding_entries();
+std::span<const HandlerEntry> extra_entries();
+std::span<const HandlerEntry> extreme_entries();
+std::span<const HandlerEntry> gather_entries();
+std::span<const HandlerEntry> halo_entries();
+std::span<const HandlerEntry> linear_entries();
+std::span<const HandlerEntry> lists_entries();
+std::span<const HandlerEntry> loss_entries();
+std::span<const HandlerEntry> norm_entries();
+std::span<const HandlerEntry> reduce_entries();
+std::span<const HandlerEntry> select_entries();
+std::span<const HandlerEntry> shape_entries();
+std::span<const HandlerEntry> softmax_entries();
+std::span<const HandlerEntry> tokens_entries();
+std::span<const HandlerEntry> write_entries();
 
 /// `addend` on rank 0 of the axes where `result` is P(sum) and `layout` (null: plain) is not, zeros
 /// on the other ranks.

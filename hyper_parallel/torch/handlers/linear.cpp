@@ -22,10 +22,20 @@ at::Tensor counted_once(const at::Tensor& addend, const Layout* layout, const La
   return addend.masked_fill(at::scalar_tensor(true, options), 0);
 }
 
+namespace {
+
 void linear_addend(HandlerCall& c) {
   const std::string_view name = c.find("bias") != nullptr ? "bias" : "self";
   c.set(name, counted_once(c.tensor(name), c.layout(name), c.plan().outputs[0], c.mesh()));
   c.call();
 }
+
+constexpr HandlerEntry kLinear[] = {
+    {"linear_addend", linear_addend},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> linear_entries() { return kLinear; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

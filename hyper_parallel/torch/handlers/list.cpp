@@ -1,71 +1,78 @@
-#include "hyper_parallel/torch/dispatch/handler.h"
-
-#include <string_view>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/rules/handlers.h"
 #include "hyper_parallel/torch/handlers/internal.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
 
-template <void (*kRun)(HandlerCall&)>
-void run(const c10::OperatorHandle& op, const OpPlan& plan, torch::jit::Stack* stack) {
-  HandlerCall call(op, plan, stack);
-  kRun(call);
+// An entry for lists joins that of the same name for single tensors.
+std::vector<HandlerEntry> collected() {
+  namespace h = handlers;
+  std::vector<HandlerEntry> out;
+  for (const auto entries :
+       {h::attention_entries(), h::counting_entries(), h::embedding_entries(), h::extra_entries(),
+        h::extreme_entries(), h::gather_entries(), h::halo_entries(), h::linear_entries(),
+        h::lists_entries(), h::loss_entries(), h::norm_entries(), h::reduce_entries(),
+        h::select_entries(), h::shape_entries(), h::softmax_entries(), h::tokens_entries(),
+        h::write_entries()}) {
+    for (const HandlerEntry& entry : entries) {
+      const auto it = std::find_if(out.begin(), out.end(),
+                                   [&](const HandlerEntry& e) { return e.name == entry.name; });
+      if (it == out.end()) {
+        out.push_back(entry);
+        continue;
+      }
+      check_internal((it->run == nullptr) != (entry.run == nullptr),
+                     "two handlers " + std::string(entry.name));
+      if (entry.run != nullptr) it->run = entry.run;
+      if (entry.run_list != nullptr) it->run_list = entry.run_list;
+    }
+  }
+  std::sort(out.begin(), out.end(),
+            [](const HandlerEntry& a, const HandlerEntry& b) { return a.name < b.name; });
+  return out;
 }
 
-struct Named {
-  std::string_view name;
-  Handler handler;
-};
-
-constexpr Named kHandlers[] = {
-    {"argmax", run<handlers::argmax>},
-    {"batch_norm", run<handlers::batch_norm>},
-    {"cross_entropy", run<handlers::cross_entropy>},
-    {"ctc_loss", run<handlers::ctc_loss>},
-    {"cumsum", run<handlers::cumsum>},
-    {"each", run<handlers::each>},
-    {"embedding", run<handlers::embedding>},
-    {"embedding_bag", run<handlers::embedding_bag>},
-    {"extreme", run<handlers::extreme>},
-    {"fused", run<handlers::fused>},
-    {"gather", run<handlers::gather>},
-    {"halo", run<handlers::halo>},
-    {"histogram", run<handlers::histogram>},
-    {"index", run<handlers::index>},
-    {"index_select", run<handlers::index_select>},
-    {"index_write", run<handlers::index_write>},
-    {"label_smooth", run<handlers::label_smooth>},
-    {"layer_norm", run<handlers::layer_norm>},
-    {"linear_addend", run<handlers::linear_addend>},
-    {"linear_cross_entropy", run<handlers::linear_cross_entropy>},
-    {"log_softmax", run<handlers::log_softmax>},
-    {"logsumexp", run<handlers::logsumexp>},
-    {"mean", run<handlers::mean>},
-    {"mean_loss", run<handlers::mean_loss>},
-    {"minmax_dim", run<handlers::minmax_dim>},
-    {"nll_loss", run<handlers::nll_loss>},
-    {"norm", run<handlers::norm>},
-    {"prod", run<handlers::prod>},
-    {"rms_norm", run<handlers::rms_norm>},
-    {"sdpa", run<handlers::sdpa>},
-    {"slice", run<handlers::slice>},
-    {"softmax", run<handlers::softmax>},
-    {"softmax_cross_entropy", run<handlers::softmax_cross_entropy>},
-    {"sort", run<handlers::sort>},
-    {"squeeze", run<handlers::squeeze>},
-    {"topk", run<handlers::topk>},
-    {"var", run<handlers::var>},
-};
+void check_names(const std::vector<HandlerEntry>& entries) {
+  std::vector<std::string_view> here;
+  std::vector<std::string_view> known;
+  for (const HandlerEntry& e : entries) {
+    if (e.run != nullptr) here.push_back(e.name);
+  }
+  for (const rules::HandlerInfo& info : rules::handlers()) {
+    if (!info.of_members) known.push_back(info.name);
+  }
+  std::vector<std::string_view> one_side;
+  std::set_symmetric_difference(here.begin(), here.end(), known.begin(), known.end(),
+                                std::back_inserter(one_side));
+  if (one_side.empty()) return;
+  throw InternalError(Message("HP-S090", "handler \"" + std::string(one_side.front()) +
+                                             "\" has a price or a function, not both"));
+}
 
 }  // namespace
 
-Handler find_handler(const std::string& name) {
-  for (const Named& h : kHandlers) {
-    if (h.name == name) return h.handler;
+std::span<const HandlerEntry> handler_entries() {
+  static const auto* const entries = [] {
+    auto made = collected();
+    check_names(made);
+    return new std::vector<HandlerEntry>(std::move(made));
+  }();
+  return *entries;
+}
+
+// Both sides are compared when the library is loaded.
+[[maybe_unused]] const std::span<const HandlerEntry> kAtLoad = handler_entries();
+
+const HandlerEntry& find_handler(std::string_view name) {
+  for (const HandlerEntry& e : handler_entries()) {
+    if (e.name == name) return e;
   }
-  throw InternalError(Message("HP-S090", "no handler \"" + name + "\""));
+  throw InternalError(Message("HP-S090", "no handler \"" + std::string(name) + "\""));
 }
 
 }  // namespace hyper_parallel::torch_layer

@@ -11,7 +11,6 @@
 #include <cmath>
 #include <map>
 
-#include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/comm/collective_ops.h"
 #include "hyper_parallel/torch/handlers/internal.h"
 #include "hyper_parallel/torch/handlers/split_norm.h"
@@ -51,29 +50,16 @@ void foreach_norm(HandlerCall& c) {
   c.finish_list(std::move(out));
 }
 
-// Elements of `self` that are R where the element's result is P(sum): kept on one rank.
+// Members of `self` that are R where the member's result is P(sum): kept on one rank.
 void mask_addends(HandlerCall& c) {
   std::vector<at::Tensor> list = c.find("self")->toTensorVector();
-  const auto& parts = c.plan().inference.parts;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (parts[i].handler != "linear_addend") continue;
-    list[i] = counted_once(list[i], c.plan().inputs[i].layout, parts[i].outputs[0], c.mesh());
+    const RunHandler::Member& member = c.members()[i];
+    if (!member.handled) continue;
+    list[i] = counted_once(list[i], c.plan().inputs[i].layout, member.result, c.mesh());
   }
   c.set("self", std::move(list));
   c.call();
-}
-
-}  // namespace
-
-void each(HandlerCall& c) {
-  const auto& parts = c.plan().inference.parts;
-  const auto has = [&](const char* name) {
-    return std::any_of(parts.begin(), parts.end(),
-                       [&](const auto& part) { return part.handler == name; });
-  };
-  if (has("norm")) return foreach_norm(c);
-  if (has("linear_addend")) return mask_addends(c);
-  throw InternalError(Message("HP-D090", c.op_name() + ": a list op with an unknown handler"));
 }
 
 // The kernels walk over parameters and gradients side by side in memory, so both must have the same
@@ -93,5 +79,15 @@ void fused(HandlerCall& c) {
     if (!grads[i].is_same(given[i])) given[i].copy_(grads[i]);
   }
 }
+
+constexpr HandlerEntry kLists[] = {
+    {"fused", fused},
+    {"linear_addend", nullptr, mask_addends},
+    {"norm", nullptr, foreach_norm},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> lists_entries() { return kLists; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -227,8 +227,6 @@ at::Tensor distribution_loss(const HandlerCall& c, const Classes& classes, std::
   return reduction == at::Reduction::Mean ? -terms.sum() / tokens : -terms.sum();
 }
 
-}  // namespace
-
 void cross_entropy(HandlerCall& c) {
   const Classes classes = classes_of(c);
   const std::int64_t reduction = c.integer("reduction", at::Reduction::Mean);
@@ -271,5 +269,15 @@ void mean_loss(HandlerCall& c) {
   const at::Tensor loss = c.result();
   c.finish({(widened(loss).sum() / count).to(loss.scalar_type())});
 }
+
+constexpr HandlerEntry kLoss[] = {
+    {"cross_entropy", cross_entropy},
+    {"mean_loss", mean_loss},
+    {"nll_loss", nll_loss},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> loss_entries() { return kLoss; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -39,8 +39,7 @@ at::Tensor affine(const HandlerCall& c, at::Tensor y) {
   return y;
 }
 
-}  // namespace
-
+// input [*a *d], weight and bias [*d] -> [*a *d]; some d is cut.
 void layer_norm(HandlerCall& c) {
   at::Tensor x = c.tensor("input");
   x = x.to(type_in_autocast(x, "layer_norm"));
@@ -55,6 +54,7 @@ void layer_norm(HandlerCall& c) {
   }
 }
 
+// input [n c *s], one statistic a channel [c]; n or s is cut.
 // In training, of a batch or of space that is cut. The running statistics are whole there, and each
 // rank writes the same.
 void batch_norm(HandlerCall& c) {
@@ -128,5 +128,15 @@ void rms_norm(HandlerCall& c) {
     c.finish({y, scale});
   }
 }
+
+constexpr HandlerEntry kNorm[] = {
+    {"batch_norm", batch_norm},
+    {"layer_norm", layer_norm},
+    {"rms_norm", rms_norm},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> norm_entries() { return kNorm; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -28,7 +28,8 @@ double correction(const HandlerCall& c) {
   return c.number("correction", 1);
 }
 
-}  // namespace
+// Of all four: self [*a *d *b] with cut dims d that are reduced; results [*a *b], or d as 1.
+// Over a cut dim d of cumsum, [*a d *b] -> the same.
 
 void mean(HandlerCall& c) {
   const at::Tensor x = c.tensor("self");
@@ -48,7 +49,7 @@ void var(HandlerCall& c) {
   const bool keepdim = c.boolean("keepdim", false);
   const Moments m = split_moments(widened(x), dims, n, c.mesh(), axes);
   at::Tensor out = m.squares / std::max(n - correction(c), 0.0);
-  if (c.op_name().starts_with("aten::std")) out = safe_root(out, 2);
+  if (c.options().root) out = safe_root(out, 2);
   out = out.to(at::toRealValueType(x.scalar_type()));
   const auto shaped = [&](const at::Tensor& t) { return keepdim ? t : t.squeeze(dims); };
   if (c.returns() == 1) {
@@ -107,5 +108,16 @@ void cumsum(HandlerCall& c) {
   }
   c.finish({(k == 1 ? out[0] : at::cat(out, dim)).to(x.scalar_type())});
 }
+
+constexpr HandlerEntry kReduce[] = {
+    {"cumsum", cumsum},
+    {"mean", mean},
+    {"norm", norm},
+    {"var", var},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> reduce_entries() { return kReduce; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

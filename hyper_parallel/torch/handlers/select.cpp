@@ -108,11 +108,6 @@ Candidates winner(const at::Tensor& x, std::int64_t dim, const LocalDim& d, bool
   return best(gather_candidates(mine, mesh, d.axes), largest);
 }
 
-bool wants_largest(const HandlerCall& c) {
-  const std::string& name = c.op_name();
-  return name.find("argmin") == std::string::npos && name.find("::min") == std::string::npos;
-}
-
 // Without a dim the index counts in the flattened global tensor, whose order the local one keeps.
 at::Tensor flat_winner(const HandlerCall& c, const at::Tensor& x, bool largest) {
   const Layout* layout = c.layout("self");
@@ -138,11 +133,10 @@ at::Tensor flat_winner(const HandlerCall& c, const at::Tensor& x, bool largest) 
   return best(gather_candidates(mine, c.mesh(), axes), largest).indices;
 }
 
-}  // namespace
-
+// self [*a d *b] -> [*a *b], [*a 1 *b] with keepdim; d is cut.
 void argmax(HandlerCall& c) {
   const at::Tensor x = c.tensor("self").detach();
-  const bool largest = wants_largest(c);
+  const bool largest = !c.smallest();
   const bool keepdim = c.boolean("keepdim", false);
   if (c.find("dim") == nullptr) {
     const at::Tensor index = flat_winner(c, x, largest);
@@ -161,12 +155,13 @@ void minmax_dim(HandlerCall& c) {
   const std::int64_t dim = c.dims(static_cast<int>(x.dim()))[0];
   const LocalDim d = c.dim_of("self", static_cast<int>(dim));
   if (d.is_whole()) return c.call();
-  Candidates best = winner(x.detach(), dim, d, wants_largest(c), c.mesh());
+  Candidates best = winner(x.detach(), dim, d, !c.smallest(), c.mesh());
   if (needs_gradient(x)) best.values = values_at(x, dim, best.indices, d, c.mesh());
   if (c.boolean("keepdim", false)) return c.finish({best.values, best.indices});
   c.finish({best.values.squeeze(dim), best.indices.squeeze(dim)});
 }
 
+// self [*a d *b] -> values and indices [*a k *b]; d is cut, k whole.
 void topk(HandlerCall& c) {
   const at::Tensor x = c.tensor("self");
   const int ndim = static_cast<int>(x.dim());
@@ -201,24 +196,46 @@ void topk(HandlerCall& c) {
             index});
 }
 
-void sort(HandlerCall& c) {
+// self [*a d *b] -> the same; d is cut.
+struct Sorted {
+  Candidates part;  // of this rank
+  bool whole;       // the dim is not cut: nothing was done
+};
+
+Sorted sorted_part(HandlerCall& c) {
   const at::Tensor x = c.tensor("self");
   const auto ndim = static_cast<int>(x.dim());
-  const std::int64_t dim = c.find("dim")                  ? c.dims(ndim)[0]
-                           : c.op_name() == "aten::msort" ? 0
-                                                          : ndim - 1;
+  const std::int64_t dim = c.find("dim") ? c.dims(ndim)[0] : ndim - 1;
   const LocalDim d = c.dim_of("self", static_cast<int>(dim));
-  if (d.is_whole()) return c.call();
+  if (d.is_whole()) return {{}, true};
   const Layout* cut = c.layout("self");
   const Layout* whole = cut;
   for (int axis : d.axes) whole = whole->with(axis, Placement::replicate());
   const at::Tensor row = move(x, cut, whole, c.sizes("self"));
   const auto [values, indices] =
       at::sort(row, c.boolean("stable", false), dim, c.boolean("descending", false));
-  const at::Tensor own_values = local_part(values, dim, d);
-  const at::Tensor own_indices = local_part(indices, dim, d);
-  if (c.returns() == 2) return c.finish({own_values, own_indices});
-  c.finish({c.op_name() == "aten::argsort" ? own_indices : own_values});
+  return {{local_part(values, dim, d), local_part(indices, dim, d)}, false};
 }
+
+void sort(HandlerCall& c) {
+  const Sorted sorted = sorted_part(c);
+  if (sorted.whole) return c.call();
+  c.finish({sorted.part.values, sorted.part.indices});
+}
+
+void argsort(HandlerCall& c) {
+  const Sorted sorted = sorted_part(c);
+  if (sorted.whole) return c.call();
+  c.finish({sorted.part.indices});
+}
+
+constexpr HandlerEntry kSelect[] = {
+    {"argmax", argmax}, {"argsort", argsort}, {"minmax_dim", minmax_dim},
+    {"sort", sort},     {"topk", topk},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> select_entries() { return kSelect; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -8,6 +8,7 @@
 #include "hyper_parallel/torch/handlers/internal.h"
 
 namespace hyper_parallel::torch_layer::handlers {
+namespace {
 
 void slice(HandlerCall& c) {
   const auto ndim = static_cast<std::int64_t>(c.sizes("self").size());
@@ -37,5 +38,14 @@ void squeeze(HandlerCall& c) {
   }
   c.finish({c.writes() ? x.squeeze_(dims) : at::squeeze(x, dims)});
 }
+
+constexpr HandlerEntry kShape[] = {
+    {"slice", slice},
+    {"squeeze", squeeze},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> shape_entries() { return kShape; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -47,6 +47,10 @@ at::Tensor split_log_softmax(const at::Tensor& x, std::int64_t dim, const Mesh* 
   return shifted - all_reduce(shifted.exp().sum(dim, true), mesh, axes).log();
 }
 
+namespace {
+
+// self [*a d *b] -> the same, of logsumexp [*a *b]; d is cut.
+
 void softmax(HandlerCall& c) {
   const at::Tensor x = converted(c, "softmax");
   const std::int64_t dim = c.dims(static_cast<int>(x.dim()))[0];
@@ -80,5 +84,15 @@ void logsumexp(HandlerCall& c) {
   if (!c.boolean("keepdim", false)) out = out.squeeze(dims);
   c.finish({out});
 }
+
+constexpr HandlerEntry kSoftmax[] = {
+    {"log_softmax", log_softmax},
+    {"logsumexp", logsumexp},
+    {"softmax", softmax},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> softmax_entries() { return kSoftmax; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -24,8 +24,7 @@ std::vector<std::int64_t> lengths(const HandlerCall& c, std::string_view name) {
   return {t.const_data_ptr<std::int64_t>(), t.const_data_ptr<std::int64_t>() + t.numel()};
 }
 
-}  // namespace
-
+// log_probs [t n k], targets [n s] or [s], lengths [n] -> [n] or a number; n is cut.
 void ctc_loss(HandlerCall& c) {
   const LocalDim batch = c.dim_of("log_probs", 1);
   const at::Tensor log_probs = c.tensor("log_probs");
@@ -96,5 +95,14 @@ void linear_cross_entropy(HandlerCall& c) {
   }
   c.finish({out[0], out[1], out[2], out[3]});
 }
+
+constexpr HandlerEntry kTokens[] = {
+    {"ctc_loss", ctc_loss},
+    {"linear_cross_entropy", linear_cross_entropy},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> tokens_entries() { return kTokens; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

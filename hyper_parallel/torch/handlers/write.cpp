@@ -79,22 +79,36 @@ void put_columns(HandlerCall& c) {
   c.finish({out});
 }
 
-}  // namespace
-
-void index_write(HandlerCall& c) {
-  if (c.find("indices") != nullptr) return put(c);
-  if (c.find("updates") != nullptr) return put_columns(c);
+// self [*a d *b], index [*a k *b] or [k] -> self; d is cut.
+// Along one dim. `from_end`: a negative index counts from the end.
+void write_dim(HandlerCall& c, bool from_end) {
   const at::Tensor self = c.tensor("self");
   const std::int64_t dim = c.dims(static_cast<int>(self.dim()))[0];
   const LocalDim d = c.dim_of("self", static_cast<int>(dim));
   if (d.is_whole()) return c.call();
   at::Tensor index = c.tensor("index");
-  // Of these ops index_fill alone counts from the end.
-  if (c.op_name().starts_with("aten::index_fill")) index = from_the_end(index, d);
+  if (from_end) index = from_the_end(index, d);
   c.set("index", rows(index, d, self.size(dim)));
   c.set("self", with_spare(self, dim));
   c.call();
   c.finish({c.result().narrow(dim, 0, self.size(dim))});
 }
+
+void index_write(HandlerCall& c) {
+  if (c.find("indices") != nullptr) return put(c);
+  if (c.find("updates") != nullptr) return put_columns(c);
+  write_dim(c, false);
+}
+
+void index_fill(HandlerCall& c) { write_dim(c, true); }
+
+constexpr HandlerEntry kWrite[] = {
+    {"index_fill", index_fill},
+    {"index_write", index_write},
+};
+
+}  // namespace
+
+std::span<const HandlerEntry> write_entries() { return kWrite; }
 
 }  // namespace hyper_parallel::torch_layer::handlers

@@ -10,7 +10,6 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
-#include "hyper_parallel/torch/dispatch/random.h"
 #include "hyper_parallel/torch/ranks/rank_stream.h"
 #include "hyper_parallel/torch/ranks/ranks.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
@@ -79,11 +78,7 @@ RankResult run_on_rank(const VerifyItem& item, std::size_t rank) {
     read_call(frame, read, key);
     read.mesh = item.mesh;
     const auto plan = make_plan(frame, read, item.call, item.inference);
-    if (item.random) {
-      run_random(frame, *plan, read);
-    } else {
-      run_plan(frame, *plan, read);
-    }
+    run_plan(frame, *plan, read);
   } else {
     item.op->callBoxed(&stack);
   }

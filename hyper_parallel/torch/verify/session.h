@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "hyper_parallel/rules/rule.h"
 #include "hyper_parallel/torch/verify/case.h"
 
 namespace hyper_parallel::torch_layer {

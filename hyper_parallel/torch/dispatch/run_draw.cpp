@@ -1,4 +1,5 @@
-#include "hyper_parallel/torch/dispatch/random.h"
+// Random numbers: what one device would draw. Every rank draws the whole result from its own stream
+// (rank_stream.h) and keeps its part, so replicas agree and the layout does not matter.
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/dropout.h>
@@ -9,17 +10,13 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
+#include "hyper_parallel/torch/dispatch/draw.h"
+#include "hyper_parallel/torch/dispatch/local_call.h"
 #include "hyper_parallel/torch/ranks/rank_stream.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
-
-bool ends_with(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
-std::string base_name(const OpInfo& info) { return info.name.substr(0, info.name.find('.')); }
 
 // The factor of each element, 0 or 1 / (1 - p): the same numbers as in dropout of the whole. Where
 // the operand is P all ranks multiply by the same.
@@ -34,13 +31,13 @@ at::Tensor dropout_factor(const Frame& f, const OpPlan& plan, const at::Tensor& 
   return move(whole, Layout::replicated(plan.mesh), plan.outputs[0]->reduced(), t.sizes());
 }
 
-void run_dropout(Frame& f, const OpPlan& plan, Operands& operands, bool in_place) {
+void draw_dropout(Frame& f, const OpPlan& plan, Operands& operands) {
   const at::Tensor t = operands.tensors[0];
   at::Tensor local = local_for_use(t);
   if (plan.inputs[0].plan) local = redistribute(plan.inputs[0].plan, local);
   const at::Tensor factor = dropout_factor(f, plan, t);
   at::Tensor result;
-  if (in_place) {
+  if (f.info.writes) {
     local.mul_(factor);
     refresh(t, local, impl_of(t)->layout(), t.sizes());
     result = t;
@@ -52,8 +49,10 @@ void run_dropout(Frame& f, const OpPlan& plan, Operands& operands, bool in_place
 }
 
 // The slopes of negative elements are drawn one after the other, so which one an element gets
-// depends on the signs of all before it. They are left in the second operand, 1 elsewhere.
-void run_rrelu(Frame& f, const OpPlan& plan, Operands& operands, bool in_place) {
+// depends on the signs of all before it. The op writes the slopes to its second operand, and 1
+// where the element is not negative.
+void draw_rrelu(Frame& f, const OpPlan& plan, Operands& operands) {
+  const bool in_place = f.info.written_return[0] == 0;
   const at::Tensor t = operands.tensors[0];
   const Layout* whole = Layout::replicated(plan.mesh);
   const Layout* own = is_dtensor(t) ? impl_of(t)->layout() : whole;
@@ -95,19 +94,10 @@ at::Tensor whole_operand(const at::Tensor& t, bool shape_only) {
   return move(local_for_use(t), layout, Layout::replicated(layout->mesh()), t.sizes());
 }
 
-}  // namespace
-
-void run_random(Frame& f, const OpPlan& plan, Operands& operands) {
-  const std::string name = base_name(f.info);
-  if (name == "aten::dropout" || name == "aten::dropout_") {
-    return run_dropout(f, plan, operands, name == "aten::dropout_");
-  }
-  if (name == "aten::rrelu_with_noise" || name == "aten::rrelu_with_noise_") {
-    return run_rrelu(f, plan, operands, name == "aten::rrelu_with_noise_");
-  }
+// The op itself on whole operands; each rank keeps its part of the results. `shape_only`: the
+// values of the first operand do not matter.
+void draw_whole(Frame& f, const OpPlan& plan, Operands& operands, bool shape_only) {
   const bool in_place = f.info.writes;
-  const bool fills = in_place && name.find("dropout") == std::string::npos;
-  const bool shape_only = fills || ends_with(name, "_like");
   if (f.info.has_out || operands.tensors.empty()) {
     throw UnsupportedError(Message("HP-D016", f.info.name + " with out= draws no numbers here")
                                .hint("use the form that returns a new tensor"));
@@ -141,6 +131,44 @@ void run_random(Frame& f, const OpPlan& plan, Operands& operands) {
       v = wrap(part, layout, whole.sizes());
     }
   }
+}
+
+void draw_values(Frame& f, const OpPlan& plan, Operands& operands) {
+  draw_whole(f, plan, operands, false);
+}
+
+void draw_fill(Frame& f, const OpPlan& plan, Operands& operands) {
+  draw_whole(f, plan, operands, true);
+}
+
+struct NamedDraw {
+  std::string_view op;  // all its overloads
+  Draw draw;
+};
+
+// Any other op that draws: draw_values.
+constexpr NamedDraw kDraws[] = {
+    {"aten::bernoulli_", draw_fill},        {"aten::cauchy_", draw_fill},
+    {"aten::dropout", draw_dropout},        {"aten::dropout_", draw_dropout},
+    {"aten::exponential_", draw_fill},      {"aten::geometric_", draw_fill},
+    {"aten::log_normal_", draw_fill},       {"aten::normal_", draw_fill},
+    {"aten::rand_like", draw_fill},         {"aten::randint_like", draw_fill},
+    {"aten::randn_like", draw_fill},        {"aten::random_", draw_fill},
+    {"aten::rrelu_with_noise", draw_rrelu}, {"aten::rrelu_with_noise_", draw_rrelu},
+    {"aten::uniform_", draw_fill},
+};
+
+}  // namespace
+
+Draw find_draw(std::string_view op) {
+  for (const NamedDraw& d : kDraws) {
+    if (d.op == op) return d.draw;
+  }
+  return draw_values;
+}
+
+void run(const RunDraw& how, Frame& f, const OpPlan& plan, Operands& operands) {
+  how.draw(f, plan, operands);
 }
 
 }  // namespace hyper_parallel::torch_layer
