@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "hyper_parallel/core/error.h"
-#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/base/cause.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/dispatch/check_mode.h"
 #include "hyper_parallel/torch/dispatch/frame.h"
