@@ -29,7 +29,7 @@ SAY = @printf '== %s\n'
 PYTEST := $(PY) -m pytest -x -q --durations=10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench verify mutate sweep models models-all build core fuzz-text asan api lint format \
+.PHONY: help demo test bench verify mutate sweep models models-all build core fuzz-text desync asan api lint format \
   clean doctest
 
 help:  ## List the targets
@@ -100,6 +100,10 @@ fuzz-text: doctest $(TOOLS)  ## Feed parsers random and damaged texts for SECOND
 	@HP_FUZZ_SECONDS=$(SECONDS) build/core/bin/core_tests -ts='Fuzz*'
 
 # Slow: with one job on a busy machine the core part alone builds in 24 minutes; its tests take two.
+desync: build  ## Lose a process at each place of a training step, in six ways (half an hour)
+	$(SAY) "desync"
+	@HP_DESYNC=1 $(PYTEST) tests/processes/test_lost_ranks.py -k every_place
+
 asan: doctest $(PACKAGES)  ## Run the C++ tests under the address and undefined-behaviour sanitizers
 	$(call configure,asan)
 	$(SAY) "build: asan"

@@ -322,6 +322,14 @@ bool is_even(const Layout* layout, int dim, std::int64_t size) {
                      [&](std::int64_t s) { return s % ways == 0; });
 }
 
+void Layout::check_dims(std::int64_t ndim) const {
+  if (max_dim() < ndim) return;
+  throw UsageError(Message("HP-L005", "shard dim " + std::to_string(max_dim()) +
+                                          " is out of range for a tensor of " +
+                                          std::to_string(ndim) + " dims")
+                       .fact("layout", mesh_->to_string() + ": " + to_string()));
+}
+
 std::int64_t product(std::span<const std::int64_t> sizes) {
   std::int64_t out = 1;
   for (std::int64_t s : sizes) out *= s;

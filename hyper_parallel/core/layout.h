@@ -87,6 +87,8 @@ class Layout {
   bool has_partial() const { return has_partial_; }
 
   /// The largest dim that is cut, -1 if none.
+  /// Throws UsageError HP-L005 if a dim that a tensor of `ndim` dims lacks is split.
+  void check_dims(std::int64_t ndim) const;
   int max_dim() const { return splits_.empty() ? -1 : splits_.back().dim; }
 
   /// The number of ranks that hold copies: product of the sizes of the axes that are R.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         parallelize_value_and_grad,
         policy,
     )
+    from hyper_parallel.launch.failures import collective_log
     from hyper_parallel.launch.ranks import (
         init_process_group,
         manual_seed,
@@ -123,6 +124,7 @@ _WITH_TORCH = {
         "layout_cache_info",
     ),
     "own_ops.op_files": ("load_distributed_ops",),
+    "launch.failures": ("collective_log",),
     "launch.ranks": (
         "init_process_group",
         "manual_seed",
@@ -213,6 +215,7 @@ __all__ = [
     "axis_size",
     "broadcast",
     "checking",
+    "collective_log",
     "comm_report",
     "custom_shard",
     "distribute_module",

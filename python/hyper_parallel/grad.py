@@ -183,7 +183,13 @@ def checking(enabled: bool = True) -> _Setting:
     this, a rank whose shape, element type or values differ raises UsageError. Used as ``policy``
     is.
 
+    Processes over Gloo also compare each collective before it is issued: kind, element type, shape
+    and the op that asked. Ranks of ``run_local`` always do, but for the op.
+
+    Raises:
+        CommError: ranks are about to call different collectives.
+
     Cost:
-        One small all-gather a tensor, and a read of its values.
+        One small all-gather a tensor, and a read of its values; one a collective of processes.
     """
     return _Setting(_torch.set_check_mode, enabled)

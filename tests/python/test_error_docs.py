@@ -17,6 +17,7 @@ SOURCES = [
 # What no program can bring about, and why.
 UNREACHED = {
     "HP-C012": "needs a network that fails",
+    "HP-C015": "needs a network that fails while all processes live",
     "HP-D001": "torch refuses the assignment before the library is asked",
     "HP-D014": "no type of argument that torch has holds tensors out of sight",
     "HP-D030": "the rule keeps the vocabulary whole in such a call",

@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
-#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/base/cause.h"
 
 namespace hyper_parallel::torch_layer {
 

@@ -9,7 +9,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
-#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/base/cause.h"
 #include "hyper_parallel/torch/ranks/rank_state.h"
 
 namespace hyper_parallel {

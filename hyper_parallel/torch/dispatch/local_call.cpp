@@ -6,7 +6,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/plan/redistribute.h"
-#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/base/cause.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/dispatch/check_mode.h"
 #include "hyper_parallel/torch/dispatch/running_statistics.h"

@@ -1,4 +1,4 @@
-#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/base/cause.h"
 #include "hyper_parallel/torch/dispatch/handler_call.h"
 #include "hyper_parallel/torch/dispatch/local_call.h"
 #include "hyper_parallel/torch/tensor/bridge.h"

@@ -23,14 +23,6 @@ namespace {
 using torch_layer::impl_of;
 using torch_layer::is_dtensor;
 
-void check_dims(const Layout* layout, std::int64_t ndim) {
-  if (layout->max_dim() < ndim) return;
-  throw UsageError(Message("HP-L005", "shard dim " + std::to_string(layout->max_dim()) +
-                                          " is out of range for a tensor of " +
-                                          std::to_string(ndim) + " dims")
-                       .fact("layout", to_string_with_mesh(layout)));
-}
-
 void check_dtensor(const at::Tensor& t, const char* what) {
   if (is_dtensor(t)) return;
   throw UsageError(Message("HP-D020", std::string(what) + " needs a DTensor")
@@ -51,9 +43,10 @@ Shape gather_sizes(const at::Tensor& local, const Layout* layout) {
 // The global sizes, given or found, if this rank's part fits them.
 Shape fitted_sizes(const char* what, const at::Tensor& local, const Layout* layout,
                    const std::optional<Shape>& given = std::nullopt) {
-  check_dims(layout, local.dim());
+  layout->check_dims(local.dim());
+  const std::vector<int>& here = torch_layer::my_coordinate(layout->mesh());
   const Shape sizes = given ? *given : gather_sizes(local, layout);
-  const Shape want = local_shape(layout, sizes, torch_layer::my_coordinate(layout->mesh()));
+  const Shape want = local_shape(layout, sizes, here);
   if (!std::equal(want.begin(), want.end(), local.sizes().begin(), local.sizes().end())) {
     throw UsageError(
         Message("HP-D022", std::string(what) + ": the local shape does not fit the layout")
@@ -106,7 +99,7 @@ void check_result(const at::Tensor& result, const Layout* layout, const Mesh* me
     throw UsageError(Message("HP-F003", "custom_shard: layouts of different meshes")
                          .fact("meshes", mesh->to_string() + "; " + layout->mesh()->to_string()));
   }
-  check_dims(layout, result.dim());
+  layout->check_dims(result.dim());
 }
 
 // `weight` everywhere, in the layout of `output` with pending sums done: each rank that holds a
@@ -143,7 +136,7 @@ class KeptGrads {
 at::Tensor distribute_tensor(const at::Tensor& tensor, const Layout* layout,
                              std::optional<int> source_rank) {
   if (is_dtensor(tensor)) return redistribute(tensor, layout);
-  check_dims(layout, tensor.dim());
+  layout->check_dims(tensor.dim());
   const Layout* whole = Layout::replicated(layout->mesh());
   (void)torch_layer::my_coordinate(layout->mesh());
   if (tensor.requires_grad() && !tensor.is_leaf()) {
@@ -190,7 +183,7 @@ at::Tensor full_tensor(const at::Tensor& t, const Layout* grad_layout) {
 
 at::Tensor redistribute(const at::Tensor& t, const Layout* layout) {
   check_dtensor(t, "redistribute");
-  check_dims(layout, t.dim());
+  layout->check_dims(t.dim());
   const Layout* from = impl_of(t)->layout();
   if (from == layout) return t;
   at::Tensor local = torch_layer::local_for_use(t);

@@ -62,6 +62,7 @@ ParameterMoves::ParameterMoves(std::shared_ptr<ModuleView> view, const Mesh* mes
       move.layout = Layout::replicated(mesh);
     }
     if (move.layout == nullptr) continue;
+    move.layout->check_dims(h.tensor.dim());
     move.held = std::move(h);
     moves_.push_back(std::move(move));
   }

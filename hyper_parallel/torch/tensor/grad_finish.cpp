@@ -15,7 +15,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/plan/redistribute.h"
-#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/base/cause.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
 #include "hyper_parallel/torch/ranks/rank_state.h"

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from hyper_parallel import _torch
+from hyper_parallel.launch.failures import tell_of_the_end
 
 __all__ = ["init_process_group", "manual_seed", "rank", "run_local", "world_size"]
 
@@ -182,6 +183,7 @@ def _torch_distributed() -> tuple[int, int, Callable[[list[int]], str], str] | N
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None
+    tell_of_the_end()
     size = dist.get_world_size()
     everyone = dist.group.WORLD.group_name
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/base/cause.h"
 #include "hyper_parallel/torch/face/api.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
 #include "python/src/torch/init.h"

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,12 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "hyper_parallel/torch/ranks/local/world.h"
 #include "hyper_parallel/torch/ranks/rank_stream.h"
+#include "hyper_parallel/torch/ranks/watch.h"
+#include "hyper_parallel/torch/ranks/watched_group.h"
 #include "python/src/torch/init.h"
 
 namespace py = pybind11;
@@ -33,8 +37,20 @@ class PyLocalWorld {
     require_outside_run_local();
   }
 
-  void enter(int rank) { scope() = std::make_unique<RankScope>(world_, rank, caller_); }
-  static void leave() { scope().reset(); }
+  void enter(int rank) {
+    scope() = std::make_unique<RankScope>(world_, rank, caller_);
+    log() = {world_, &world_->log(rank)};
+  }
+  static void leave() {
+    scope().reset();
+    log().reset();
+  }
+
+  /// The log of the calling rank, null outside of run_local.
+  static std::shared_ptr<CollectiveLog>& log() {
+    thread_local std::shared_ptr<CollectiveLog> log;
+    return log;
+  }
 
   bool fail(int rank, const std::string& text) { return world_->fail(rank, text); }
   void finish(int rank) { world_->finish(rank); }
@@ -59,12 +75,23 @@ std::shared_ptr<RankContext> context_of(const py::object& description) {
   // Contexts are copied and dropped without Python's lock, so the function sits behind a pointer
   // that is never freed.
   auto* const make = new py::function(maker);
-  const c10::weak_intrusive_ptr<c10d::ProcessGroup> group(c10d::resolve_process_group(name));
+  const c10::intrusive_ptr<c10d::ProcessGroup> world = c10d::resolve_process_group(name);
+  std::vector<int> everyone(static_cast<std::size_t>(size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  watch_group(world, everyone, world, rank, size);
+  const c10::weak_intrusive_ptr<c10d::ProcessGroup> group(world);
   return std::make_shared<RankContext>(
       rank, size,
-      [make](const std::vector<int>& ranks) {
-        const py::gil_scoped_acquire lock;
-        return (*make)(ranks).cast<std::string>();
+      [make, group, me = rank, size = size](const std::vector<int>& ranks) {
+        std::string made;
+        {
+          const py::gil_scoped_acquire lock;
+          made = (*make)(ranks).cast<std::string>();
+        }
+        if (const auto world = group.lock()) {
+          watch_group(c10d::resolve_process_group(made), ranks, world, me, size);
+        }
+        return made;
       },
       [group] { return !group.expired(); });
 }
@@ -86,6 +113,19 @@ void init_ranks(py::module_& m) {
       .def("abort", &PyLocalWorld::abort, py::arg("reason"))
       .def("restore_threads", &PyLocalWorld::restore_threads);
 
+  m.def("_collective_log", [] {
+    if (const auto log = PyLocalWorld::log()) return log->text();
+    const std::shared_ptr<Watch> watch = process_watch();
+    return watch != nullptr ? watch->log().text() : std::string();
+  });
+  m.def(
+      "_note_failure",
+      [](const std::string& error, bool final) {
+        const py::gil_scoped_release unlocked;
+        if (const auto watch = process_watch()) watch->note_failure(error, final);
+      },
+      py::arg("error"), py::arg("final"));
+  m.def("_finish_watch", &finish_watch, py::call_guard<py::gil_scoped_release>());
   m.def("_rank", [] { return current_rank().rank(); });
   m.def("_world_size", [] { return current_rank().world_size(); });
   m.def("_context_generation", [] { return context_generation(); });

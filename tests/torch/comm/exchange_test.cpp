@@ -14,7 +14,7 @@
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
-#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/base/cause.h"
 #include "hyper_parallel/torch/comm/group_exchanges.h"
 #include "hyper_parallel/torch/comm/pieces.h"
 #include "hyper_parallel/torch/comm/record.h"

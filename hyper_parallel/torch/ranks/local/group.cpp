@@ -5,6 +5,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "hyper_parallel/torch/base/cause.h"
 #include "hyper_parallel/torch/ranks/local/share.h"
 
 namespace hyper_parallel::torch_layer {
@@ -89,19 +90,39 @@ void require_whole(const char* op, const at::Tensor& whole, const at::Tensor& pa
   bad_arguments(op, "the larger tensor must hold one part a rank, of the same element type");
 }
 
+std::string name_of(const std::vector<int>& ranks) {
+  std::string out;
+  for (const int rank : ranks) out += (out.empty() ? "" : ",") + std::to_string(rank);
+  return out;
+}
+
 }  // namespace
 
 LocalGroup::LocalGroup(std::shared_ptr<LocalWorld> world, const std::vector<int>& ranks, int member)
     : Backend(member, static_cast<int>(ranks.size())),
       world_(std::move(world)),
-      room_(world_->room(ranks)) {}
+      room_(world_->room(ranks)),
+      name_(name_of(ranks)) {}
 
 LocalGroup::Result LocalGroup::meet(Share& share, Staging& staging, Tensors results,
                                     c10d::OpType type) {
-  {
+  CollectiveLog& log = world_->log(room_.ranks[static_cast<std::size_t>(rank_)]);
+  Logged logged;
+  logged.ranks = room_.ranks;
+  logged.what = describe(share);
+  logged.same_shape = share.same_shape;
+  if (const Cause& cause = current_cause(); cause.op != nullptr) logged.op = *cause.op;
+  logged.group = name_;
+  logged.state = Logged::State::waits;
+  const std::uint64_t entry = log.add(std::move(logged));
+  try {
     const WaitScope scope;
     world_->meet(room_, rank_, share);
+  } catch (...) {
+    log.change(entry, Logged::State::failed);
+    throw;
   }
+  log.change(entry, Logged::State::done);
   staging.write_back();
   return c10::make_intrusive<DoneWork>(rank_, type, std::move(results));
 }

@@ -80,6 +80,7 @@ class LocalGroup final : public c10d::Backend {
 
   std::shared_ptr<LocalWorld> world_;
   LocalWorld::Room& room_;
+  const std::string name_;  // in the log
 };
 
 /// Make the process group of one rank in `ranks`, with a LocalGroup behind each device type.

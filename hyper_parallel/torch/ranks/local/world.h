@@ -19,6 +19,7 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include "hyper_parallel/core/error.h"
+#include "hyper_parallel/torch/ranks/local/collective_log.h"
 
 namespace hyper_parallel::torch_layer {
 
@@ -88,6 +89,9 @@ class LocalWorld {
   ~LocalWorld();
 
   int size() const { return static_cast<int>(ranks_.size()); }
+
+  /// The last collectives of a rank.
+  CollectiveLog& log(int rank) { return *ranks_[static_cast<std::size_t>(rank)].log; }
   std::uint64_t id() const { return id_; }
   std::chrono::milliseconds timeout() const { return timeout_; }
 
@@ -133,6 +137,7 @@ class LocalWorld {
     const c10::function_ref<bool()>* ready = nullptr;  // while it waits
     int awaited = -1;                                  // the sender that a receive waits for
     std::thread::id thread;
+    std::shared_ptr<CollectiveLog> log = std::make_shared<CollectiveLog>();
   };
 
   struct Mail {

@@ -1,4 +1,4 @@
-#include "hyper_parallel/torch/comm/cause.h"
+#include "hyper_parallel/torch/base/cause.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
