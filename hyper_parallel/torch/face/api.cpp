@@ -52,8 +52,9 @@ Shape gather_sizes(const at::Tensor& local, const Layout* layout) {
 Shape fitted_sizes(const char* what, const at::Tensor& local, const Layout* layout,
                    const std::optional<Shape>& given = std::nullopt) {
   check_dims(layout, local.dim());
+  const std::vector<int>& here = torch_layer::my_coordinate(layout->mesh());  // it may not be there
   const Shape sizes = given ? *given : gather_sizes(local, layout);
-  const Shape want = local_shape(layout, sizes, torch_layer::my_coordinate(layout->mesh()));
+  const Shape want = local_shape(layout, sizes, here);
   if (!std::equal(want.begin(), want.end(), local.sizes().begin(), local.sizes().end())) {
     throw UsageError(
         Message("HP-D022", std::string(what) + ": the local shape does not fit the layout")
