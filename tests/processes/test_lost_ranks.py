@@ -119,6 +119,33 @@ def test_all_ranks_right_and_the_log():
     assert found[0][3] == found[1][3]
 
 
+def test_a_rank_that_does_not_come():
+    found = launch(2, "late", 4, 1, HYPER_PARALLEL_PROGRESS_SECONDS="2")
+    for _, kind, text, _ in found.values():
+        assert kind == "CommError", text
+        assert text.startswith("[HP-C002] rank 0 waited 2 s for rank 1"), text
+
+
+@pytest.mark.parametrize("how", ["raise", "skip", "swap"])
+def test_threads_at_every_place(how):
+    sys.path.insert(0, str(PROGRAM.parent))
+    from lost_program import Leaves, train
+
+    def run(how, where):
+        return hyper_parallel.run_local(lambda: train(Leaves(how, where, 1), 5), 2)
+
+    right = run("none", 0)
+    assert right[0] == right[1]
+    for where in range(10):
+        kind, text = {
+            "raise": (ValueError, "one rank alone"),
+            "skip": (hyper_parallel.CommError, "HP-C004"),
+            "swap": (hyper_parallel.CommError, "HP-C001"),
+        }[how]
+        with pytest.raises(kind, match=text):
+            run(how, where)
+
+
 def test_checking_compares_before_each_collective(tmp_path):
     found = launch(2, "swap", 4, 1, checked=True)
     for _, kind, text, _ in found.values():

@@ -107,6 +107,13 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) 
   set(other->local_.detach(), other->layout_, other->sizes());
 }
 
+void DTensorImpl::release_resources() {
+  moved_.reset();
+  local_.reset();
+  grad_finisher_.reset();
+  TensorImpl::release_resources();
+}
+
 at::Tensor make_wrapper(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes) {
   return at::detail::make_tensor<DTensorImpl>(std::move(local), layout, sizes);
 }

@@ -37,6 +37,9 @@ class DTensorImpl final : public c10::TensorImpl {
                                                          bool allow_change) const override;
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
 
+  /// The last reference is gone: weak ones keep the shell alone, neither memory nor graph.
+  void release_resources() override;
+
   using Node = torch::autograd::Node;
   using WeakImpl = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 

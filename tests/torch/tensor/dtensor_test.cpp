@@ -138,6 +138,23 @@ TEST_SUITE("DTensor") {
     });
   }
 
+  TEST_CASE("AWeakReferenceKeepsNeitherMemoryNorGraph") {
+    run_local(2, [] {
+      using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+      at::Tensor leaf = rows().set_requires_grad(true);
+      at::Tensor t = leaf * 2;
+      moved(t, gather(t));
+      const Weak wrapper(t.getIntrusivePtr());
+      const Weak local(impl_of(t)->local().getIntrusivePtr());
+      const Weak source(leaf.getIntrusivePtr());
+      t.reset();
+      leaf.reset();
+      CHECK(wrapper.expired());
+      CHECK(local.expired());
+      CHECK(source.expired());
+    });
+  }
+
   TEST_CASE("OnlyTheLastMovesAreKept") {
     run_local(2, [] {
       const at::Tensor t = rows();
