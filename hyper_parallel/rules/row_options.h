@@ -28,6 +28,7 @@ struct RowOptions {
   bool by_gradient = false;  // strategies depend on whether a gradient is wanted
 };
 
+/// The options that the words of `row` state.
 RowOptions row_options(const Row& row);
 
 }  // namespace hyper_parallel::rules
