@@ -1,10 +1,9 @@
-// Exchanges: two halves, several under way, what backward passes run, and pieces in buffers.
+// Exchanges: two halves, and what backward passes run.
 
 #include "hyper_parallel/torch/comm/exchange.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
@@ -16,7 +15,6 @@
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/torch/base/cause.h"
 #include "hyper_parallel/torch/comm/group_exchanges.h"
-#include "hyper_parallel/torch/comm/pieces.h"
 #include "hyper_parallel/torch/comm/record.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/ranks/coordinate.h"
@@ -73,35 +71,6 @@ TEST_CASE("an exchange in two halves is the exchange") {
       if (!at::equal(back, execute(*plan::transposed(plans[i]), seed))) return "gradient";
     }
     return "";
-  });
-}
-
-TEST_CASE("several coalesced sets are under way at once") {
-  const std::vector<PlanPtr> one = {plan_of("f64[5, 3] on tp=2: S(0)", "R"),
-                                    plan_of("f64[4] on tp=2: S(0)", "R"), nullptr,
-                                    plan_of("f64[0, 3] on tp=2: S(0)", "R")};
-  const std::vector<PlanPtr> two = {plan_of("f64[5, 3] on tp=2: P(sum)", "S(0)"),
-                                    plan_of("f64[4] on tp=2: P(sum)", "R")};
-  on_ranks(2, [&]() -> std::string {
-    const auto locals = [](const std::vector<PlanPtr>& plans) {
-      std::vector<at::Tensor> out;
-      for (const PlanPtr& p : plans) out.push_back(p == nullptr ? at::ones({2}) : local_of(p));
-      return out;
-    };
-    PendingPlans first(one, locals(one));
-    PendingPlans second(two, locals(two));
-    const auto check = [&](const std::vector<PlanPtr>& plans, std::vector<at::Tensor> given) {
-      for (std::size_t i = 0; i < plans.size(); ++i) {
-        if (plans[i] == nullptr) continue;
-        if (!at::equal(given[i], execute(*plans[i], local_of(plans[i])))) return false;
-      }
-      return true;
-    };
-    // The waits first: all ranks issue in one order.
-    const std::vector<at::Tensor> a = first.wait();
-    const std::vector<at::Tensor> b = second.wait();
-    if (!check(one, a)) return "first";
-    return check(two, b) ? "" : "second";
   });
 }
 
@@ -170,60 +139,6 @@ TEST_CASE("a map that is not linear has no gradient") {
     }
     return "no error";
   });
-}
-
-TEST_CASE("pieces: taken, put, padded") {
-  const at::Tensor x = at::arange(24).view({6, 4});
-  const Region apart = {{{0, 2}, {5, 6}}, {{1, 3}}};
-  const at::Tensor taken = take(x, apart);
-  const at::Tensor rows = at::cat({x.narrow(0, 0, 2), x.narrow(0, 5, 1)});
-  CHECK(at::equal(taken, rows.narrow(1, 1, 2)));
-  at::Tensor back = at::zeros({6, 4}, at::kLong);
-  put(back, apart, taken);
-  CHECK(back.sum().item<std::int64_t>() == taken.sum().item<std::int64_t>());
-  CHECK(at::equal(take(back, apart), taken));
-  const at::Tensor padded = pad_to(taken, {4, 3});
-  CHECK(padded.sizes() == c10::IntArrayRef({4, 3}));
-  CHECK(at::equal(padded.narrow(0, 0, 3).narrow(1, 0, 2), taken));
-  CHECK(padded.sum().item<std::int64_t>() == taken.sum().item<std::int64_t>());
-  CHECK(pad_to(taken, {3, 2}).is_same(taken));
-}
-
-TEST_CASE("pieces: a grid lies in a buffer and back") {
-  // Four equal pieces over two axes, both dims cut.
-  std::vector<Region> places;
-  for (std::int64_t i : {0, 1}) {
-    for (std::int64_t j : {0, 1}) places.push_back({{{2 * i, 2 * i + 2}}, {{3 * j, 3 * j + 3}}});
-  }
-  const Pieces pieces = pieces_of({4, 6}, places, {2, 2}, {{0}, {1}});
-  REQUIRE(pieces.grid);
-  CHECK(pieces.largest == Shape{2, 3});
-  CHECK_FALSE(pieces.rows);
-  const at::Tensor x = at::arange(24).view({4, 6});
-  const at::Tensor buffer = to_buffer(x, *pieces.grid);
-  for (std::size_t k = 0; k < 4; ++k) {
-    const at::Tensor block = buffer.narrow(0, static_cast<std::int64_t>(2 * k), 2);
-    CHECK(at::equal(block, take(x, places[k])));
-  }
-  CHECK(at::equal(to_tensor(buffer, *pieces.grid), x));
-}
-
-TEST_CASE("pieces: rows of which the last are short") {
-  const auto rows = [](std::vector<std::int64_t> lengths) {
-    std::vector<Region> places;
-    std::int64_t start = 0;
-    for (std::int64_t n : lengths) {
-      places.push_back({{{start, start + n}}, {{0, 2}}});
-      start += n;
-    }
-    return pieces_of({start, 2}, places, {static_cast<std::int64_t>(lengths.size())}, {{0}, {}});
-  };
-  CHECK(is_tail_padded(rows({2, 2, 1})));
-  CHECK(is_tail_padded(rows({2, 1, 0})));
-  CHECK_FALSE(is_tail_padded(rows({2, 0, 1})));
-  CHECK_FALSE(is_tail_padded(rows({1, 2, 2})));
-  CHECK(rows({2, 2, 2}).grid.has_value());
-  CHECK_FALSE(rows({2, 2, 1}).grid.has_value());
 }
 
 }  // namespace
