@@ -33,6 +33,13 @@ void add_sizes(const at::Tensor& t, PlanKey& key) {
   for (std::int64_t s : sizes) key.push_back(static_cast<std::uint64_t>(s));
 }
 
+[[noreturn]] void throw_nested(const Frame& f) {
+  throw UnsupportedError(
+      Message("HP-D035", f.info.name + ": a nested tensor beside DTensors")
+          .hint("pad it; nn.TransformerEncoder(..., enable_nested_tensor=False), or "
+                "torch.backends.mha.set_fastpath_enabled(False)"));
+}
+
 void add_tensor(const Frame& f, std::size_t i, const c10::IValue& v, Operands& operands,
                 PlanKey& key) {
   if (!v.isTensor() || !v.toTensor().defined()) {
@@ -50,6 +57,7 @@ void add_tensor(const Frame& f, std::size_t i, const c10::IValue& v, Operands& o
     key.push_back(reinterpret_cast<std::uint64_t>(layout));
     add_sizes(t, key);
   } else {
+    if (t.is_nested()) throw_nested(f);
     operands.plain_write |= f.info.arguments[i].written && !is_updated_statistic(f, i);
     key.push_back(t.unsafeGetTensorImpl()->is_wrapped_number() ? kNumber : kPlain);
     add_sizes(t, key);
