@@ -41,6 +41,8 @@ CPP_ROOMS = {
     "torch/dispatch": "core plan rules torch/base torch/ranks torch/comm torch/tensor",
     "torch/handlers": "core plan rules torch/base torch/ranks torch/comm torch/tensor "
     "torch/dispatch",
+    "torch/draws": "core plan rules torch/base torch/ranks torch/random torch/comm torch/tensor "
+    "torch/dispatch",
     "torch/ops": "core torch/base",
     "torch/face": "core plan torch/base torch/ranks torch/comm torch/tensor torch/local",
     "torch/verify": "core plan rules rules/engine torch/base torch/ranks torch/comm torch/tensor "

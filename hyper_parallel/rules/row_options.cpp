@@ -48,6 +48,14 @@ RowOptions row_options(const Row& row) {
     out.points = has("points");
     out.counts = has("counts");
   }
+  using Draw = RowOptions::Draw;
+  if (kind == "draw" && has("fill")) out.draw = Draw::fill;
+  if (kind == "dropout") out.draw = Draw::dropout;
+  if (kind == "rrelu") out.draw = Draw::slopes;
+  if (kind == "recurrent") out.draw = Draw::layers;
+  if (kind == "attention") out.draw = Draw::attention;
+  out.alpha = has("alpha");
+  out.channels = has("channels");
   return out;
 }
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         no_grad_sync,
         parallelize_value_and_grad,
         policy,
+        random_mode,
     )
     from hyper_parallel.launch.failures import collective_log
     from hyper_parallel.launch.ranks import (
@@ -112,6 +113,7 @@ _WITH_TORCH = {
         "no_grad_sync",
         "parallelize_value_and_grad",
         "policy",
+        "random_mode",
     ),
     "layouts.layout": ("Layout",),
     "local.local_code": ("custom_shard",),
@@ -243,6 +245,7 @@ __all__ = [
     "policy",
     "rand",
     "randn",
+    "random_mode",
     "rank",
     "reduce_scatter",
     "register_distributed_op",

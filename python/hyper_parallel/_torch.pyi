@@ -209,6 +209,9 @@ def set_check_mode(enabled: bool) -> bool:
 def set_policy(name: str) -> str:
     """``auto``: an unknown op runs on whole tensors and warns; ``strict``: it raises."""
 
+def set_random_mode(name: str) -> str:
+    """``auto``, ``exact`` or ``by_index``: which numbers random ops draw; gives the one before."""
+
 def policy() -> str:
     """``auto`` or ``strict``."""
 

@@ -20,6 +20,7 @@ __all__ = [
     "no_grad_sync",
     "parallelize_value_and_grad",
     "policy",
+    "random_mode",
 ]
 
 
@@ -173,6 +174,28 @@ def policy(name: str) -> _Setting:
         UsageError: another name.
     """
     return _Setting(_torch.set_policy, name)
+
+
+def random_mode(name: str) -> _Setting:
+    """Choose the numbers that random ops on DTensors draw. Used as ``policy`` is.
+
+    In every mode they are the same under any layout and on any number of ranks, states of the
+    generator advance equally on all ranks, and ``torch.manual_seed`` decides.
+
+    Args:
+        name: ``exact``: those of plain torch on one device. Each rank draws the whole tensor and
+            keeps its part: time and memory of the whole. ``by_index``: a function of the seed and
+            of the place of the element in the whole tensor (Philox); each rank draws its part
+            alone, and nothing moves. ``auto``, the default: exact for draws of up to 65,536
+            numbers, where that costs little, by index beyond.
+
+    Poisson, multinomial and other draws whose numbers depend on values in turn are exact in every
+    mode: their operands are gathered.
+
+    Raises:
+        UsageError: another name.
+    """
+    return _Setting(_torch.set_random_mode, name)
 
 
 def checking(enabled: bool = True) -> _Setting:

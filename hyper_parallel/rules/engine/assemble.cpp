@@ -114,6 +114,21 @@ class Assembler {
     return true;
   }
 
+  // The op makes results of the size of this rank's part, unless an argument says the size or
+  // random numbers are drawn for the layout: they are cut as the operand is.
+  bool lends_its_shape(std::size_t i) {
+    if (rule_.random || !rule_.rewrites.empty()) return true;
+    const TensorMap& map = rule_.inputs[i];
+    std::vector<Split> cut;
+    if (!splits(map, cut)) return false;
+    std::vector<Split> own = states_[i].layout->splits();
+    std::erase_if(own, [&](const Split& s) { return map.dims[at(s.dim)].empty(); });
+    const Layout* wanted = Layout::get(call_.mesh, std::move(cut), {});
+    const Layout* have = Layout::get(call_.mesh, std::move(own), {});
+    if (wanted == have || equivalent(wanted, have, call_.inputs[i].meta.sizes)) return true;
+    return no(operand_text(call_, i) + " lends its shape and is " + have->to_string());
+  }
+
   bool input(std::size_t i) {
     const OperandState& state = states_[i];
     if (state.layout == nullptr) {
@@ -122,7 +137,7 @@ class Assembler {
     }
     if (rule_.inputs[i].shape_only) {
       out_.inputs.push_back(state.layout);
-      return true;
+      return lends_its_shape(i);
     }
     std::vector<std::optional<ReduceOp>> partials(choices_.size());
     for (int axis = 0; axis < static_cast<int>(choices_.size()); ++axis) {

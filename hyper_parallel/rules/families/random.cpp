@@ -10,26 +10,24 @@ namespace {
 ConcreteRule build_dropout(const Call& call, Words words) {
   check_count(call, 1, 1);
   ConcreteRule rule = pointwise_rule(call);
-  rule.inputs[0].linear = true;
+  // A shift is no part of a sum.
+  rule.inputs[0].linear = !has_word(words, "alpha");
   rule.random = call.boolean("train", false) && !is_number(call, "p", 0);
-  // Draws for whole channels, not for elements.
-  if (has_word(words, "channels") && rule.random) {
-    block_all(rule);
-  }
   if (has_word(words, "native")) {
     rule.outputs.push_back(rule.outputs[0]);
     rule.inputs[0].linear = false;  // the mask is not partial
-    // Of an empty piece the mask has another type.
-    fill_all(rule);
+    // Of an empty piece the mask has another type, unless it is drawn.
+    if (!rule.random) fill_all(rule);
   }
   return rule;
 }
 
-// fill: overwrites or ignores the values of the first operand. Otherwise they are parameters.
+// fill: parameters are numbers, and the first operand lends its shape; over: it is overwritten by
+// what the others say. Else operands are parameters.
 ConcreteRule build_draw(const Call& call, Words words) {
   ConcreteRule rule = pointwise_rule(call);
   rule.random = true;
-  if (has_word(words, "fill")) rule.inputs[0].shape_only = true;
+  if (has_word(words, "fill") || has_word(words, "over")) rule.inputs[0].shape_only = true;
   return rule;
 }
 
@@ -56,11 +54,14 @@ ConcreteRule build_multinomial(const Call& call, Words) {
 
 constexpr Group kGroups[] = {
     {"dropout", "dropout"},
-    {"dropout channels", "alpha_dropout feature_alpha_dropout feature_dropout"},
+    {"dropout alpha", "alpha_dropout"},
+    {"dropout alpha channels", "feature_alpha_dropout"},
+    {"dropout channels", "feature_dropout"},
     {"dropout native", "native_dropout"},
     {"draw",
-     "bernoulli bernoulli.Tensor bernoulli_.Tensor normal.Tensor_Tensor "
+     "bernoulli bernoulli.Tensor normal.Tensor_Tensor "
      "normal.Tensor_float normal.float_Tensor poisson"},
+    {"draw over", "bernoulli_.Tensor"},
     {"draw fill",
      "bernoulli.p bernoulli_.float cauchy_ exponential_ geometric_ log_normal_ normal_ "
      "normal_functional rand_like randint_like randint_like.low_dtype randn_like random_ "

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <string_view>
-
 #include "hyper_parallel/torch/dispatch/call_plan.h"
 
 namespace hyper_parallel::torch_layer {
 
-/// How an op draws; `op` without its overload: "aten::uniform_".
-Draw find_draw(std::string_view op);
+/// How ops whose row says `kind` draw (torch/draws).
+Draw find_draw(rules::RowOptions::Draw kind);
 
 }  // namespace hyper_parallel::torch_layer

@@ -65,6 +65,10 @@ void read_call(const Frame& frame, Operands& operands, PlanKey& key);
 /// Infer and price: the slow path of a call that was not seen before.
 std::unique_ptr<OpPlan> make_plan(const Frame& frame, const Operands& operands);
 
+/// Throws UsageError: a leaf that requires grad (HP-D003) or a copied view (HP-D011) would be
+/// written.
+void check_writable(const Frame& frame, const at::Tensor& t);
+
 /// Whether the result of the call will need a graph.
 bool wants_grad(const Operands& operands);
 

@@ -40,24 +40,6 @@ at::Tensor input_local(const Frame& f, const OpPlan& plan, const OpInfo::Argumen
   return a.written ? redistribute(input.plan, local_for_use(t)) : moved(t, input.plan);
 }
 
-void check_writable(const Frame& f, const at::Tensor& t) {
-  if (at::GradMode::is_enabled() && t.requires_grad() && t.is_leaf()) {
-    throw UsageError(Message("HP-D003", f.info.name +
-                                            ": a leaf Variable that requires grad is being "
-                                            "used in an in-place operation")
-                         .fact("tensor", describe(t))
-                         .hint("write under torch.no_grad()"));
-  }
-  if (impl_of(t)->copied_view()) {
-    throw UsageError(Message("HP-D011", f.info.name + ": write through a copied view")
-                         .fact("tensor", describe(t))
-                         .fact("cause",
-                               "making this view needed communication, so it is a copy: "
-                               "the write would not reach the tensor it was taken from")
-                         .hint("clone() it first, or write to the base with its own layout"));
-  }
-}
-
 // out= arguments: the op fills a fresh local tensor, which then becomes the value of the wrapper.
 void store_out(const at::Tensor& out, const at::Tensor& local, const Layout* layout,
                c10::IntArrayRef sizes) {
@@ -90,6 +72,24 @@ void bring_back(const at::Tensor& t, const at::Tensor& value, const OpPlan& plan
 }
 
 }  // namespace
+
+void check_writable(const Frame& f, const at::Tensor& t) {
+  if (at::GradMode::is_enabled() && t.requires_grad() && t.is_leaf()) {
+    throw UsageError(Message("HP-D003", f.info.name +
+                                            ": a leaf Variable that requires grad is being "
+                                            "used in an in-place operation")
+                         .fact("tensor", describe(t))
+                         .hint("write under torch.no_grad()"));
+  }
+  if (impl_of(t)->copied_view()) {
+    throw UsageError(Message("HP-D011", f.info.name + ": write through a copied view")
+                         .fact("tensor", describe(t))
+                         .fact("cause",
+                               "making this view needed communication, so it is a copy: "
+                               "the write would not reach the tensor it was taken from")
+                         .hint("clone() it first, or write to the base with its own layout"));
+  }
+}
 
 void LocalCall::enter() {
   Frame& f = frame_;

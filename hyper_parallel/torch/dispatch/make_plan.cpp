@@ -241,7 +241,7 @@ std::unique_ptr<OpPlan> make_plan(const Frame& f, const Operands& operands, cons
   plan->outputs = inference.outputs;
   if (!inference.dynamic) plan->output_sizes = inference.output_sizes;
   if (inference.random) {
-    plan->kind = RunDraw{find_draw(f.op.schema().name())};
+    plan->kind = RunDraw{find_draw(rules::row_options(*f.info.row).draw)};
   } else if (!inference.handler.empty()) {
     plan->kind = by_handler(f, inference);
   }

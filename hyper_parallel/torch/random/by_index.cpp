@@ -93,8 +93,8 @@ class Numbers {
 };
 
 template <class Real>
-double real_number(Numbers<Real>& n, const Draw& d, std::uint64_t i) {
-  using Kind = Draw::Kind;
+double real_number(Numbers<Real>& n, const Distribution& d, std::uint64_t i) {
+  using Kind = Distribution::Kind;
   const auto a = static_cast<Real>(d.a);
   const auto b = static_cast<Real>(d.b);
   switch (d.kind) {
@@ -126,7 +126,7 @@ double real_number(Numbers<Real>& n, const Draw& d, std::uint64_t i) {
 // Exact for all counts up to 2^64: the high half of a product (Lemire, "Fast random integer
 // generation in an interval", 2019) without its rejection; the bias is below count / 2^64.
 template <class Real>
-std::int64_t integer_number(Numbers<Real>& n, const Draw& d, std::uint64_t i) {
+std::int64_t integer_number(Numbers<Real>& n, const Distribution& d, std::uint64_t i) {
   const std::uint64_t bits = n.bits(i);
   std::uint64_t picked = 0;
   if constexpr (sizeof(Real) == 8) {
@@ -197,8 +197,8 @@ void fill_cpu(at::Tensor& out, std::uint64_t key, const Places& grid, Number num
 }
 
 template <class T, class Real>
-void fill_type(at::Tensor& out, std::uint64_t key, const Draw& draw, const Places& grid) {
-  if (draw.kind == Draw::Kind::integer) {
+void fill_type(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Places& grid) {
+  if (draw.kind == Distribution::Kind::integer) {
     fill_cpu<T, Real>(out, key, grid, [&](Numbers<Real>& n, std::uint64_t i) {
       return integer_number<Real>(n, draw, i);
     });
@@ -209,7 +209,7 @@ void fill_type(at::Tensor& out, std::uint64_t key, const Draw& draw, const Place
   }
 }
 
-bool fill_on_cpu(at::Tensor& out, std::uint64_t key, const Draw& draw, const Places& grid) {
+bool fill_on_cpu(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Places& grid) {
   switch (out.scalar_type()) {
     case at::kDouble:
       fill_type<double, double>(out, key, draw, grid);
@@ -271,8 +271,9 @@ at::Tensor normal_of(const at::Tensor& index, std::uint64_t key, bool wide) {
   return radius * at::where(index.eq(first), angle.cos(), angle.sin());
 }
 
-at::Tensor drawn_by_ops(const at::Tensor& index, std::uint64_t key, const Draw& d, bool wide) {
-  using Kind = Draw::Kind;
+at::Tensor drawn_by_ops(const at::Tensor& index, std::uint64_t key, const Distribution& d,
+                        bool wide) {
+  using Kind = Distribution::Kind;
   switch (d.kind) {
     case Kind::uniform: {
       const at::Tensor out = d.a + (d.b - d.a) * uniform_of(index, key, wide);
@@ -334,7 +335,7 @@ at::Tensor philox_words(const at::Tensor& places, std::uint64_t key) {
   return at::where(lane.lt(2), at::where(lane.eq(0), c0, c1), at::where(lane.eq(2), c2, c3));
 }
 
-void fill_by_index(at::Tensor& out, std::uint64_t key, const Draw& draw, const Shape& sizes,
+void fill_by_index(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Shape& sizes,
                    const Region& region, c10::IntArrayRef strides) {
   if (out.numel() == 0) return;
   if (out.is_complex()) {
@@ -346,8 +347,8 @@ void fill_by_index(at::Tensor& out, std::uint64_t key, const Draw& draw, const S
     std::vector<std::int64_t> steps;
     for (const std::int64_t step : strides) steps.push_back(2 * step);
     if (!steps.empty()) steps.push_back(1);
-    Draw half = draw;
-    if (draw.kind == Draw::Kind::normal) half.b /= std::numbers::sqrt2;
+    Distribution half = draw;
+    if (draw.kind == Distribution::Kind::normal) half.b /= std::numbers::sqrt2;
     return fill_by_index(real, key, half, more, parts, steps);
   }
   const Places grid = grid_of(sizes, region, strides);

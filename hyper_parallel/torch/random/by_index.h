@@ -17,7 +17,7 @@
 namespace hyper_parallel::torch_layer {
 
 /// What is drawn, and its parameters.
-struct Draw {
+struct Distribution {
   enum class Kind : std::uint8_t {
     uniform,      // [a, b)
     normal,       // mean a, standard deviation b (Box and Muller, two elements a pair)
@@ -41,7 +41,7 @@ struct Draw {
 ///
 /// `strides` orders the elements instead of row-major order: i is the place in memory of a dense
 /// tensor with these strides, as one device fills it. Empty: row-major.
-void fill_by_index(at::Tensor& out, std::uint64_t key, const Draw& draw, const Shape& sizes,
+void fill_by_index(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Shape& sizes,
                    const Region& region, c10::IntArrayRef strides = {});
 
 /// The same words as above by ops of ATen, for devices without a kernel here; `places` are indices

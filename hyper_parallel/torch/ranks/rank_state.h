@@ -14,6 +14,16 @@ namespace hyper_parallel::torch_layer {
 /// What happens to an op that has no rule: run on whole tensors with a warning, or an error.
 enum class Policy : std::uint8_t { automatic, strict };
 
+/// Which numbers random ops on DTensors draw. Both kinds are the same under every layout and on
+/// every number of ranks, and neither gathers an operand that a draw by its element needs.
+enum class RandomMode : std::uint8_t {
+  automatic,  // exact up to `kMostExact` numbers a draw, by index beyond
+  exact,      // those of plain torch on one device; each rank draws the whole and keeps its part
+  by_index,   // a function of the place of the element (torch/random/by_index.h): a rank draws its
+              // part alone
+};
+inline constexpr std::int64_t kMostExact = std::int64_t{1} << 16;
+
 /// Settings of a thread and of the work that it starts, as torch's grad mode is. They hold
 ///
 /// - on the engine's threads during a backward pass, as they are on the thread that called it, so
@@ -26,6 +36,7 @@ struct Settings {
   Policy policy = Policy::automatic;
   bool checking = false;  // compare over the ranks what should be equal
   bool skip = false;      // ops take the parts of DTensors and give plain tensors
+  RandomMode random = RandomMode::automatic;
   bool grad_sync = true;  // backward passes finish the gradients of leaves
 };
 

@@ -18,6 +18,17 @@ namespace {
 
 using torch_layer::Policy;
 
+// In the order of RandomMode.
+constexpr const char* kRandomModes[] = {"auto", "exact", "by_index"};
+
+torch_layer::RandomMode parse_random(const std::string& text) {
+  for (std::size_t i = 0; i < std::size(kRandomModes); ++i) {
+    if (text == kRandomModes[i]) return static_cast<torch_layer::RandomMode>(i);
+  }
+  throw UsageError(Message("HP-D036", "no random mode \"" + text + "\"")
+                       .hint("\"auto\", \"exact\" or \"by_index\""));
+}
+
 Policy parse_policy(const std::string& text) {
   if (text == "auto") return Policy::automatic;
   if (text == "strict") return Policy::strict;
@@ -36,6 +47,10 @@ void init_dispatch(py::module_& m) {
   m.def("policy", [] { return name_of(torch_layer::settings().policy); });
   m.def("set_policy", [](const std::string& text) {
     return name_of(std::exchange(torch_layer::change_settings().policy, parse_policy(text)));
+  });
+  m.def("set_random_mode", [](const std::string& text) {
+    const auto before = std::exchange(torch_layer::change_settings().random, parse_random(text));
+    return kRandomModes[static_cast<std::size_t>(before)];
   });
   m.def("set_check_mode", [](bool enabled) {
     return std::exchange(torch_layer::change_settings().checking, enabled);

@@ -18,8 +18,9 @@ TEST_SUITE("RandomRules") {
     CHECK(draws("aten::dropout", "f32[8] S(0)", train));
     CHECK_FALSE(draws("aten::dropout", "f32[8] S(0)", {{"p", 0.5}, {"train", false}}));
     CHECK_FALSE(draws("aten::dropout", "f32[8] S(0)", {{"p", 0.0}, {"train", true}}));
-    // One draw for a whole channel.
-    CHECK(forward("aten::feature_dropout", "x=2", {"f32[8, 6] S(0)"}, train) == "R -> R");
+    CHECK(forward("aten::feature_dropout", "x=2", {"f32[8, 6, 4] S(2)"}, train) == "S(2) -> S(2)");
+    // With a shift it is not.
+    CHECK(forward("aten::alpha_dropout", "x=2", {"f32[8, 6] P(sum)"}, train) == "R -> R");
   }
 
   TEST_CASE("FillsIgnoreTheOldValues") {
@@ -41,7 +42,7 @@ TEST_SUITE("RandomRules") {
 
   TEST_CASE("Printed") {
     CHECK(printed("aten::native_dropout", {"f32[8, 16]"}, {{"p", 0.5}, {"train", true}}) ==
-          "d0 d1 -> d0 d1, d0 d1 {d0=8, d1=16}; filled, random");
+          "d0 d1 -> d0 d1, d0 d1 {d0=8, d1=16}; random");
     CHECK(printed("aten::rand_like", {"f32[8, 16]"}) == "#d0 d1 -> d0 d1 {d0=8, d1=16}; random");
     CHECK(printed("aten::multinomial", {"f32[8, 16]"}, {{"num_samples", std::int64_t{2}}}) ==
           "_=8 _=16 -> _=8 _=2; random");

@@ -21,15 +21,15 @@ Region all_of(const Shape& sizes) {
   return out;
 }
 
-at::Tensor whole(const Shape& sizes, at::ScalarType type, const Draw& draw,
+at::Tensor whole(const Shape& sizes, at::ScalarType type, const Distribution& draw,
                  std::uint64_t key = kKey) {
   at::Tensor out = at::empty(sizes, type);
   fill_by_index(out, key, draw, sizes, all_of(sizes));
   return out;
 }
 
-std::vector<Draw> draws() {
-  using Kind = Draw::Kind;
+std::vector<Distribution> draws() {
+  using Kind = Distribution::Kind;
   return {{Kind::uniform, -1, 2}, {Kind::normal, 1, 2},         {Kind::exponential, 2},
           {Kind::cauchy, 0, 1},   {Kind::log_normal, 0, 1},     {Kind::geometric, 0.3},
           {Kind::bernoulli, 0.4}, {Kind::integer, 0, 0, -3, 10}};
@@ -49,8 +49,8 @@ TEST_CASE("a part holds the numbers of the whole") {
   const Mesh* mesh = Mesh::get({2, 3}, {"a", "b"});
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf, at::kLong,
                                     at::kInt, at::kComplexDouble}) {
-    for (const Draw& draw : draws()) {
-      if (at::isComplexType(type) && draw.kind != Draw::Kind::normal) continue;
+    for (const Distribution& draw : draws()) {
+      if (at::isComplexType(type) && draw.kind != Distribution::Kind::normal) continue;
       const at::Tensor all = whole(sizes, type, draw);
       for (const char* text : {"S(0) S(1)", "S(1) S(1)", "S(2) R", "S(1; segments=3|4) S(0)"}) {
         const Layout* layout = parse_layout(mesh, text);
@@ -74,7 +74,7 @@ TEST_CASE("a part holds the numbers of the whole") {
 }
 
 TEST_CASE("strides order the elements as memory does") {
-  const Draw draw{Draw::Kind::normal, 0, 1};
+  const Distribution draw{Distribution::Kind::normal, 0, 1};
   const at::Tensor rows = whole({4, 6}, at::kDouble, draw);
   at::Tensor out = at::empty({6, 4}, at::kDouble);
   fill_by_index(out, kKey, draw, {6, 4}, all_of({6, 4}), {1, 6});
@@ -89,7 +89,7 @@ TEST_CASE("ops of ATen give the numbers of the kernel") {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const int per_element = type == at::kDouble ? 2 : 1;
     const at::Tensor index = at::arange(1000, at::kLong);
-    const at::Tensor uniform = whole({1000}, type, {Draw::Kind::uniform, 0, 1});
+    const at::Tensor uniform = whole({1000}, type, {Distribution::Kind::uniform, 0, 1});
     const at::Tensor low = philox_words(index * per_element, kKey);
     const at::Tensor want = type == at::kFloat
                                 ? low.bitwise_right_shift(8).to(at::kFloat) * 0x1p-24F
@@ -104,27 +104,28 @@ TEST_CASE("ops of ATen give the numbers of the kernel") {
 TEST_CASE("numbers are distributed as they should") {
   // 200,000 numbers: the mean of a standard normal has a deviation of 0.0022; bounds are 5 of them.
   const Shape sizes{200000};
-  const at::Tensor normal = whole(sizes, at::kDouble, {Draw::Kind::normal, 0, 1});
+  const at::Tensor normal = whole(sizes, at::kDouble, {Distribution::Kind::normal, 0, 1});
   CHECK(std::abs(normal.mean().item<double>()) < 0.0112);
   CHECK(std::abs(normal.square().mean().item<double>() - 1) < 0.016);
   CHECK(std::abs(normal.pow(4).mean().item<double>() - 3) < 0.11);
   CHECK(std::abs((normal.slice(0, 0, -1) * normal.slice(0, 1)).mean().item<double>()) < 0.0112);
-  const at::Tensor uniform = whole(sizes, at::kFloat, {Draw::Kind::uniform, 0, 1});
+  const at::Tensor uniform = whole(sizes, at::kFloat, {Distribution::Kind::uniform, 0, 1});
   CHECK(uniform.min().item<float>() >= 0);
   CHECK(uniform.max().item<float>() < 1);
   CHECK(std::abs(uniform.mean().item<double>() - 0.5) < 0.0033);
-  const at::Tensor exponential = whole(sizes, at::kDouble, {Draw::Kind::exponential, 2});
+  const at::Tensor exponential = whole(sizes, at::kDouble, {Distribution::Kind::exponential, 2});
   CHECK(std::abs(exponential.mean().item<double>() - 0.5) < 0.0056);
-  const at::Tensor geometric = whole(sizes, at::kDouble, {Draw::Kind::geometric, 0.25});
+  const at::Tensor geometric = whole(sizes, at::kDouble, {Distribution::Kind::geometric, 0.25});
   CHECK(geometric.min().item<double>() == 1);
   CHECK(std::abs(geometric.mean().item<double>() - 4) < 0.039);
-  const at::Tensor coins = whole(sizes, at::kFloat, {Draw::Kind::bernoulli, 0.3});
+  const at::Tensor coins = whole(sizes, at::kFloat, {Distribution::Kind::bernoulli, 0.3});
   CHECK(std::abs(coins.mean().item<double>() - 0.3) < 0.0052);
-  const at::Tensor integers = whole(sizes, at::kLong, {Draw::Kind::integer, 0, 0, -3, 7});
+  const at::Tensor integers = whole(sizes, at::kLong, {Distribution::Kind::integer, 0, 0, -3, 7});
   CHECK(integers.min().item<std::int64_t>() == -3);
   CHECK(integers.max().item<std::int64_t>() == 3);
   CHECK(std::abs(integers.to(at::kDouble).mean().item<double>()) < 0.0224);
-  CHECK(!at::equal(normal, whole(sizes, at::kDouble, {Draw::Kind::normal, 0, 1}, kKey + 1)));
+  CHECK(
+      !at::equal(normal, whole(sizes, at::kDouble, {Distribution::Kind::normal, 0, 1}, kKey + 1)));
 }
 
 }  // namespace hyper_parallel::torch_layer

@@ -20,7 +20,11 @@ void on_thread(const std::function<void()>& call) { std::thread(call).join(); }
 struct Changed {
   Changed() {
     Settings& s = change_settings();
-    s = {Policy::strict, true, true, false};
+    s = {.policy = Policy::strict,
+         .checking = true,
+         .skip = true,
+         .random = RandomMode::by_index,
+         .grad_sync = false};
   }
   ~Changed() { change_settings() = before; }
   Settings before = settings();
@@ -28,12 +32,14 @@ struct Changed {
 
 bool changed() {
   const Settings& s = settings();
-  return s.policy == Policy::strict && s.checking && s.skip && !s.grad_sync;
+  return s.policy == Policy::strict && s.checking && s.skip && !s.grad_sync &&
+         s.random == RandomMode::by_index;
 }
 
 bool defaults() {
   const Settings& s = settings();
-  return s.policy == Policy::automatic && !s.checking && !s.skip && s.grad_sync;
+  return s.policy == Policy::automatic && !s.checking && !s.skip && s.grad_sync &&
+         s.random == RandomMode::automatic;
 }
 
 TEST_SUITE("RankState") {
