@@ -78,10 +78,10 @@ TEST_CASE("a group that holds nothing is idle on all its ranks") {
 TEST_CASE("programs are kept for a rank, and made anew for another") {
   const Described d = parse_described("f32[5, 4] on x=2: S(0)");
   const auto plan = plan::redistribute(d.layout, parse_layout(d.layout->mesh(), "R"), d.meta);
-  std::vector<Program*> first(2);
+  std::vector<std::shared_ptr<Program>> first(2);  // kept, so that addresses tell them apart
   on_ranks(2, [&]() -> std::string {
     const auto p = program_of(*plan);
-    first[static_cast<std::size_t>(current_rank().rank())] = p.get();
+    first[static_cast<std::size_t>(current_rank().rank())] = p;
     return program_of(*plan) == p ? "" : "not kept";
   });
   CHECK(first[0] != first[1]);
