@@ -10,9 +10,9 @@ namespace {
 ConcreteRule build_dropout(const Call& call, Words words) {
   check_count(call, 1, 1);
   ConcreteRule rule = pointwise_rule(call);
-  // A shift is no part of a sum.
-  rule.inputs[0].linear = !has_word(words, "alpha");
   rule.random = call.boolean("train", false) && !is_number(call, "p", 0);
+  // A shift is no part of a sum.
+  rule.inputs[0].linear = !rule.random || !has_word(words, "alpha");
   if (has_word(words, "native")) {
     rule.outputs.push_back(rule.outputs[0]);
     rule.inputs[0].linear = false;  // the mask is not partial

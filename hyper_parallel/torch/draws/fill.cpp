@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
 
 #include <algorithm>
 #include <array>
@@ -136,6 +137,12 @@ at::Tensor numbers(const Layout* layout, c10::IntArrayRef sizes, at::TensorOptio
   return noise(place, draw, [](at::Tensor&) {});
 }
 
+// The result hangs on its parameters, and their gradients are zero, as on one device.
+at::Tensor beside(const at::Tensor& drawn, const at::Tensor& parameter) {
+  if (!parameter.requires_grad() || !at::GradMode::is_enabled()) return drawn;
+  return drawn + parameter.masked_fill(at::ones({}, parameter.options().dtype(at::kBool)), 0);
+}
+
 }  // namespace
 
 void fill(Frame& f, const OpPlan& plan, Operands& operands) {
@@ -166,8 +173,8 @@ void values(Frame& f, const OpPlan& plan, Operands& operands) {
   const at::Tensor self = operands.tensors[0];
   const c10::IntArrayRef sizes =
       f.info.writes || plan.output_sizes.empty() ? self.sizes() : plan.output_sizes[0];
-  if (!(coins || normal) || !by_index(count_of(sizes))) return whole(f, plan, operands, false);
-  const at::NoGradGuard no_grad;
+  if (!(coins || normal) || !by_index(count_of(sizes)))
+    return whole(f, plan, operands, f.info.writes);
   const std::size_t last = operands.tensors.size() - 1;
   const at::Tensor parameter = local_operand(plan, operands, coins ? last : 0);
   const Layout* layout = f.info.writes ? impl_of(self)->layout()->reduced() : plan.outputs[0];
@@ -176,7 +183,8 @@ void values(Frame& f, const OpPlan& plan, Operands& operands) {
     const at::Tensor u = numbers(layout, sizes, options, {.kind = Kind::uniform});
     const at::Tensor drawn = u.lt(parameter);
     if (f.info.writes) return write(f, self, drawn);
-    return leave(f, {wrap(drawn.to(options.dtype()), layout, sizes)});
+    const at::Tensor out = beside(drawn.to(options.dtype()), parameter);
+    return leave(f, {wrap(out, layout, sizes)});
   }
   const at::Tensor z = numbers(layout, sizes, options, {.kind = Kind::normal});
   const c10::IValue &mean = f.argument(0), &deviation = f.argument(1);
