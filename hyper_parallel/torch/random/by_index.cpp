@@ -2,14 +2,15 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -23,122 +24,183 @@ constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
 constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
 constexpr int kRounds = 10;
 
-using Block = std::array<std::uint32_t, 4>;
+// Blocks of one stream at a time: enough to keep vector units busy.
+constexpr std::size_t kLanes = 8;
 
-Block philox(std::uint64_t counter, std::uint64_t key) {
-  Block c{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0, 0};
-  auto k0 = static_cast<std::uint32_t>(key);
-  auto k1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < kRounds; ++round) {
-    const std::uint64_t p0 = static_cast<std::uint64_t>(kMultiplier0) * c[0];
-    const std::uint64_t p1 = static_cast<std::uint64_t>(kMultiplier1) * c[2];
-    c = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<std::uint32_t>(p1),
-         static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<std::uint32_t>(p0)};
-    k0 += kWeyl0;
-    k1 += kWeyl1;
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define HP_FOR_EACH_PROCESSOR [[gnu::target_clones("avx512f", "avx2", "default")]]
+#else
+#define HP_FOR_EACH_PROCESSOR
+#endif
+
+/// The words of `blocks` counters from `counter` on, a multiple of kLanes.
+HP_FOR_EACH_PROCESSOR void philox(std::uint64_t counter, std::uint64_t key, std::size_t blocks,
+                                  std::uint32_t* out) {
+  for (std::size_t first = 0; first < blocks; first += kLanes) {
+    std::uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      const std::uint64_t c = counter + first + i;
+      c0[i] = static_cast<std::uint32_t>(c);
+      c1[i] = static_cast<std::uint32_t>(c >> 32);
+      c2[i] = c3[i] = 0;
+    }
+    auto k0 = static_cast<std::uint32_t>(key);
+    auto k1 = static_cast<std::uint32_t>(key >> 32);
+    for (int round = 0; round < kRounds; ++round) {
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const std::uint64_t p0 = static_cast<std::uint64_t>(kMultiplier0) * c0[i];
+        const std::uint64_t p1 = static_cast<std::uint64_t>(kMultiplier1) * c2[i];
+        c0[i] = static_cast<std::uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
+        c1[i] = static_cast<std::uint32_t>(p1);
+        c2[i] = static_cast<std::uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
+        c3[i] = static_cast<std::uint32_t>(p0);
+      }
+      k0 += kWeyl0;
+      k1 += kWeyl1;
+    }
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      std::uint32_t* const block = out + 4 * (first + i);
+      block[0] = c0[i];
+      block[1] = c1[i];
+      block[2] = c2[i];
+      block[3] = c3[i];
+    }
   }
-  return c;
 }
 
-/// The words of a stream, read mostly in order.
-class Words {
+/// Numbers of a run of elements side by side: `Real` is double for results of 8 bytes, else float.
+template <class Real>
+class Run {
  public:
-  explicit Words(std::uint64_t key) : key_(key) {}
+  static constexpr std::uint64_t kWords = sizeof(Real) / 4;  // of an element
+  static constexpr std::int64_t kMost = 4096;                // elements of a run
 
-  std::uint32_t at(std::uint64_t place) {
-    if (const std::uint64_t counter = place / 4; counter != counter_) {
-      block_ = philox(counter, key_);
-      counter_ = counter;
+  Run(std::uint64_t key, const Distribution& draw) : key_(key), draw_(draw) {
+    words_.resize(static_cast<std::size_t>(kMost + 2) * kWords + 8 * kLanes);
+    numbers_.resize(static_cast<std::size_t>(kMost) + 2);
+    second_.resize(numbers_.size());
+  }
+
+  /// Elements `first` to `first + count` of the global order.
+  const std::vector<Real>& real(std::uint64_t first, std::int64_t count) {
+    const auto n = static_cast<std::size_t>(count);
+    using Kind = Distribution::Kind;
+    const auto a = static_cast<Real>(draw_.a);
+    const auto b = static_cast<Real>(draw_.b);
+    if (draw_.kind == Kind::normal || draw_.kind == Kind::log_normal) {
+      normal(first, n);
+    } else {
+      read(first, n);
+      for (std::size_t i = 0; i < n; ++i) numbers_[i] = uniform(i);
     }
-    return block_[place % 4];
+    at::Tensor x = tensor(numbers_, n);
+    switch (draw_.kind) {
+      case Kind::uniform:
+        for (std::size_t i = 0; i < n; ++i) {
+          const Real out = a + (b - a) * numbers_[i];
+          numbers_[i] = out < b || !(a < b) ? out : a;  // rounding may reach b, which is not in
+        }
+        break;
+      case Kind::normal:
+        x.mul_(b).add_(a);
+        break;
+      case Kind::log_normal:
+        x.mul_(b).add_(a).exp_();
+        break;
+      case Kind::exponential:
+        x.neg_().log1p_().div_(-a);
+        break;
+      case Kind::cauchy:
+        x.sub_(0.5).mul_(std::numbers::pi).tan_().mul_(b).add_(a);
+        break;
+      case Kind::geometric:
+        if (draw_.a == 1) {
+          x.fill_(1);
+        } else {
+          x.copy_(
+              x.to(at::kDouble).neg_().log1p_().div_(std::log1p(-draw_.a)).ceil_().clamp_min_(1));
+        }
+        break;
+      case Kind::bernoulli:
+        for (std::size_t i = 0; i < n; ++i) {
+          numbers_[i] = static_cast<double>(numbers_[i]) < draw_.a ? 1 : 0;
+        }
+        break;
+      case Kind::integer:
+        break;
+    }
+    return numbers_;
+  }
+
+  /// Prepare `integer` for elements from `first` on.
+  void read(std::uint64_t first, std::size_t n) {
+    const std::uint64_t begin = first * kWords;
+    const std::uint64_t end = (first + n) * kWords;
+    const std::uint64_t counter = begin / 4;
+    const std::uint64_t blocks = (end + 3) / 4 - counter;
+    philox(counter, key_, (blocks + kLanes - 1) / kLanes * kLanes, words_.data());
+    start_ = begin - 4 * counter;
+  }
+
+  /// Element `i` of those read. The high half of a product (Lemire, "Fast random integer generation
+  /// in an interval", 2019) without its rejection: the bias is below count / 2^64, or 2^32.
+  std::int64_t integer(std::size_t i) const {
+    std::uint64_t picked = bits(i);
+    if constexpr (kWords == 2) {
+      if (draw_.count != 0) {
+        picked = static_cast<std::uint64_t>(
+            (static_cast<unsigned __int128>(picked) * draw_.count) >> 64);
+      }
+    } else {
+      picked = (picked * draw_.count) >> 32;
+    }
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(draw_.low) + picked);
   }
 
  private:
-  std::uint64_t key_;
-  std::uint64_t counter_ = UINT64_MAX;
-  Block block_{};
-};
-
-// Numbers of one element: `Real` is double for results of 8 bytes, else float.
-template <class Real>
-class Numbers {
- public:
-  static constexpr bool kWide = sizeof(Real) == 8;
-
-  explicit Numbers(std::uint64_t key) : words_(key) {}
-
-  /// 32 or 64 bits.
-  std::uint64_t bits(std::uint64_t i) {
-    if constexpr (!kWide) return words_.at(i);
-    const std::uint64_t low = words_.at(2 * i);
-    return low | static_cast<std::uint64_t>(words_.at(2 * i + 1)) << 32;
+  std::uint64_t bits(std::size_t i) const {
+    const std::uint32_t* const w = words_.data() + start_ + i * kWords;
+    if constexpr (kWords == 1) return w[0];
+    return w[0] | static_cast<std::uint64_t>(w[1]) << 32;
   }
 
   /// [0, 1), all multiples of 2^-24 or 2^-53 alike.
-  Real uniform(std::uint64_t i) {
-    if constexpr (kWide) return static_cast<Real>(bits(i) >> 11) * 0x1p-53;
+  Real uniform(std::size_t i) const {
+    if constexpr (kWords == 2) return static_cast<Real>(bits(i) >> 11) * 0x1p-53;
     return static_cast<Real>(bits(i) >> 8) * 0x1p-24F;
   }
 
-  /// Elements 2 j and 2 j + 1 are the two numbers of a pair.
-  Real normal(std::uint64_t i) {
-    const std::uint64_t first = i & ~std::uint64_t{1};
-    const Real radius = std::sqrt(Real{-2} * std::log(Real{1} - uniform(first)));
-    const Real angle = Real{2} * std::numbers::pi_v<Real> * uniform(first + 1);
-    return radius * (i == first ? std::cos(angle) : std::sin(angle));
+  // Elements 2 j and 2 j + 1 are the two numbers of a pair (Box and Muller): one radius, and angles
+  // a quarter apart.
+  void normal(std::uint64_t first, std::size_t n) {
+    const std::size_t skip = first % 2;
+    const std::size_t all = (n + skip + 1) / 2 * 2;
+    read(first - skip, all);
+    for (std::size_t i = 0; i < all; i += 2) {
+      const Real angle = uniform(i + 1);
+      numbers_[i] = numbers_[i + 1] = uniform(i);
+      second_[i] = angle;
+      second_[i + 1] = angle - Real{0.25};
+    }
+    at::Tensor radius = tensor(numbers_, all);
+    at::Tensor angle = tensor(second_, all);
+    radius.neg_().log1p_().mul_(-2).sqrt_().mul_(angle.mul_(2 * std::numbers::pi).cos_());
+    if (skip != 0) std::copy(numbers_.begin() + 1, numbers_.begin() + 1 + n, numbers_.begin());
   }
 
- private:
-  Words words_;
+  static at::Tensor tensor(std::vector<Real>& data, std::size_t n) {
+    constexpr auto type = kWords == 2 ? at::kDouble : at::kFloat;
+    return at::from_blob(data.data(), {static_cast<std::int64_t>(n)}, type);
+  }
+
+  const std::uint64_t key_;
+  const Distribution& draw_;
+  std::vector<std::uint32_t> words_;
+  std::uint64_t start_ = 0;
+  std::vector<Real> numbers_;
+  std::vector<Real> second_;
 };
-
-template <class Real>
-double real_number(Numbers<Real>& n, const Distribution& d, std::uint64_t i) {
-  using Kind = Distribution::Kind;
-  const auto a = static_cast<Real>(d.a);
-  const auto b = static_cast<Real>(d.b);
-  switch (d.kind) {
-    case Kind::uniform: {
-      const Real out = a + (b - a) * n.uniform(i);
-      return out < b || !(a < b) ? out : a;  // rounding may reach b, which is not in
-    }
-    case Kind::normal:
-      return a + b * n.normal(i);
-    case Kind::exponential:
-      return -std::log(Real{1} - n.uniform(i)) / a;
-    case Kind::cauchy:
-      return a + b * std::tan(std::numbers::pi_v<Real> * (n.uniform(i) - Real{0.5}));
-    case Kind::log_normal:
-      return std::exp(a + b * n.normal(i));
-    case Kind::geometric: {
-      if (d.a == 1) return 1;
-      return std::max(std::ceil(std::log1p(-static_cast<double>(n.uniform(i))) / std::log1p(-d.a)),
-                      1.0);
-    }
-    case Kind::bernoulli:
-      return static_cast<double>(n.uniform(i)) < d.a ? 1 : 0;
-    case Kind::integer:
-      break;
-  }
-  return 0;
-}
-
-// Exact for all counts up to 2^64: the high half of a product (Lemire, "Fast random integer
-// generation in an interval", 2019) without its rejection; the bias is below count / 2^64.
-template <class Real>
-std::int64_t integer_number(Numbers<Real>& n, const Distribution& d, std::uint64_t i) {
-  const std::uint64_t bits = n.bits(i);
-  std::uint64_t picked = 0;
-  if constexpr (sizeof(Real) == 8) {
-    picked =
-        d.count == 0
-            ? bits
-            : static_cast<std::uint64_t>((static_cast<unsigned __int128>(bits) * d.count) >> 64);
-  } else {
-    picked = (bits * d.count) >> 32;
-  }
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(d.low) + picked);
-}
 
 /// The places of a part: global indices along each dim, and by how much a step there moves.
 struct Places {
@@ -166,17 +228,31 @@ Places grid_of(const Shape& sizes, const Region& region, c10::IntArrayRef stride
   return out;
 }
 
-/// Call `row(pointer index of the first element, global place, ...)` for each row of the last dim.
-template <class T, class Real, class Number>
-void fill_cpu(at::Tensor& out, std::uint64_t key, const Places& grid, Number number) {
+/// The end of the run of elements that follow each other in the global order, from `k` on.
+std::int64_t run_end(const std::vector<std::int64_t>& offsets, std::int64_t k, std::int64_t most) {
+  const auto size = static_cast<std::int64_t>(offsets.size());
+  const std::int64_t limit = std::min(size, k + most);
+  std::int64_t end = k + 1;
+  while (end < limit &&
+         offsets[static_cast<std::size_t>(end)] == offsets[static_cast<std::size_t>(end - 1)] + 1) {
+    ++end;
+  }
+  return end;
+}
+
+template <class T, class Real>
+void fill_type(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Places& places) {
   const std::int64_t ndim = out.dim();
-  const std::int64_t length = ndim == 0 ? 1 : out.size(-1);
+  const std::vector<std::int64_t> alone = {0};
+  const std::vector<std::int64_t>& last = ndim == 0 ? alone : places.offsets.back();
+  const auto length = static_cast<std::int64_t>(last.size());
   const std::int64_t step = ndim == 0 ? 1 : out.stride(-1);
-  const std::int64_t rows = length == 0 ? 0 : out.numel() / length;
+  const std::int64_t rows = out.numel() / length;
   T* const data = out.mutable_data_ptr<T>();
-  const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(length, 1));
+  const std::int64_t grain = std::max<std::int64_t>(1, 32768 / length);
   at::parallel_for(0, rows, grain, [&](std::int64_t begin, std::int64_t end) {
-    Numbers<Real> numbers(key);
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    Run<Real> run(key, draw);
     for (std::int64_t r = begin; r < end; ++r) {
       std::int64_t rest = r;
       std::int64_t at = 0;
@@ -185,28 +261,28 @@ void fill_cpu(at::Tensor& out, std::uint64_t key, const Places& grid, Number num
         const std::int64_t k = rest % out.size(d);
         rest /= out.size(d);
         at += k * out.stride(d);
-        place += grid.offsets[static_cast<std::size_t>(d)][static_cast<std::size_t>(k)];
+        place += places.offsets[static_cast<std::size_t>(d)][static_cast<std::size_t>(k)];
       }
-      for (std::int64_t k = 0; k < length; ++k) {
-        const std::int64_t i =
-            ndim == 0 ? 0 : place + grid.offsets.back()[static_cast<std::size_t>(k)];
-        data[at + k * step] = static_cast<T>(number(numbers, static_cast<std::uint64_t>(i)));
+      for (std::int64_t k = 0; k < length;) {
+        const std::int64_t stop = run_end(last, k, Run<Real>::kMost);
+        const auto first = static_cast<std::uint64_t>(place + last[static_cast<std::size_t>(k)]);
+        const auto n = static_cast<std::size_t>(stop - k);
+        T* const to = data + at + k * step;
+        if (draw.kind == Distribution::Kind::integer) {
+          run.read(first, n);
+          for (std::size_t i = 0; i < n; ++i) {
+            to[static_cast<std::int64_t>(i) * step] = static_cast<T>(run.integer(i));
+          }
+        } else {
+          const std::vector<Real>& numbers = run.real(first, stop - k);
+          for (std::size_t i = 0; i < n; ++i) {
+            to[static_cast<std::int64_t>(i) * step] = static_cast<T>(numbers[i]);
+          }
+        }
+        k = stop;
       }
     }
   });
-}
-
-template <class T, class Real>
-void fill_type(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Places& grid) {
-  if (draw.kind == Distribution::Kind::integer) {
-    fill_cpu<T, Real>(out, key, grid, [&](Numbers<Real>& n, std::uint64_t i) {
-      return integer_number<Real>(n, draw, i);
-    });
-  } else {
-    fill_cpu<T, Real>(out, key, grid, [&](Numbers<Real>& n, std::uint64_t i) {
-      return real_number<Real>(n, draw, i);
-    });
-  }
 }
 
 bool fill_on_cpu(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Places& grid) {
@@ -266,9 +342,9 @@ at::Tensor uniform_of(const at::Tensor& index, std::uint64_t key, bool wide) {
 
 at::Tensor normal_of(const at::Tensor& index, std::uint64_t key, bool wide) {
   const at::Tensor first = index - (index & 1);
-  const at::Tensor radius = (-2 * (1 - uniform_of(first, key, wide)).log()).sqrt();
-  const at::Tensor angle = 2 * std::numbers::pi * uniform_of(first + 1, key, wide);
-  return radius * at::where(index.eq(first), angle.cos(), angle.sin());
+  const at::Tensor radius = (-2 * (-uniform_of(first, key, wide)).log1p()).sqrt();
+  const at::Tensor turn = uniform_of(first + 1, key, wide) - (index & 1) * 0.25;
+  return radius * (2 * std::numbers::pi * turn).cos();
 }
 
 at::Tensor drawn_by_ops(const at::Tensor& index, std::uint64_t key, const Distribution& d,
@@ -282,7 +358,7 @@ at::Tensor drawn_by_ops(const at::Tensor& index, std::uint64_t key, const Distri
     case Kind::normal:
       return d.a + d.b * normal_of(index, key, wide);
     case Kind::exponential:
-      return -(1 - uniform_of(index, key, wide)).log() / d.a;
+      return (-uniform_of(index, key, wide)).log1p() / -d.a;
     case Kind::cauchy:
       return d.a + d.b * (std::numbers::pi * (uniform_of(index, key, wide) - 0.5)).tan();
     case Kind::log_normal:
