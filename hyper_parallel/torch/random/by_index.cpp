@@ -15,56 +15,48 @@
 #include <numbers>
 #include <vector>
 
+#include "hyper_parallel/torch/random/philox.h"
+
 namespace hyper_parallel::torch_layer {
 namespace {
 
-constexpr std::uint32_t kMultiplier0 = 0xD2511F53;
-constexpr std::uint32_t kMultiplier1 = 0xCD9E8D57;
-constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
-constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
-constexpr int kRounds = 10;
-
-// Blocks of one stream at a time: enough to keep vector units busy.
-constexpr std::size_t kLanes = 8;
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define HP_FOR_EACH_PROCESSOR [[gnu::target_clones("avx512f", "avx2", "default")]]
+// Loops over arrays that the vectorizer takes whole.
+#if defined(__GNUC__) && !defined(__clang__)
+#define HP_VECTORIZED [[gnu::optimize("O3")]]
 #else
-#define HP_FOR_EACH_PROCESSOR
+#define HP_VECTORIZED
 #endif
 
-/// The words of `blocks` counters from `counter` on, a multiple of kLanes.
-HP_FOR_EACH_PROCESSOR void philox(std::uint64_t counter, std::uint64_t key, std::size_t blocks,
-                                  std::uint32_t* out) {
-  for (std::size_t first = 0; first < blocks; first += kLanes) {
-    std::uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i) {
-      const std::uint64_t c = counter + first + i;
-      c0[i] = static_cast<std::uint32_t>(c);
-      c1[i] = static_cast<std::uint32_t>(c >> 32);
-      c2[i] = c3[i] = 0;
-    }
-    auto k0 = static_cast<std::uint32_t>(key);
-    auto k1 = static_cast<std::uint32_t>(key >> 32);
-    for (int round = 0; round < kRounds; ++round) {
-      for (std::size_t i = 0; i < kLanes; ++i) {
-        const std::uint64_t p0 = static_cast<std::uint64_t>(kMultiplier0) * c0[i];
-        const std::uint64_t p1 = static_cast<std::uint64_t>(kMultiplier1) * c2[i];
-        c0[i] = static_cast<std::uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
-        c1[i] = static_cast<std::uint32_t>(p1);
-        c2[i] = static_cast<std::uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
-        c3[i] = static_cast<std::uint32_t>(p0);
-      }
-      k0 += kWeyl0;
-      k1 += kWeyl1;
-    }
-    for (std::size_t i = 0; i < kLanes; ++i) {
-      std::uint32_t* const block = out + 4 * (first + i);
-      block[0] = c0[i];
-      block[1] = c1[i];
-      block[2] = c2[i];
-      block[3] = c3[i];
+/// [0, 1), all multiples of 2^-24 or 2^-53 alike, of 1 or 2 words each.
+HP_VECTORIZED void to_unit(const std::uint32_t* words, std::size_t n, float* out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    out[i] = static_cast<float>(static_cast<std::int32_t>(words[i] >> 8)) * 0x1p-24F;
+  }
+}
+HP_VECTORIZED void to_unit(const std::uint32_t* words, std::size_t n, double* out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t bits = words[2 * i] | static_cast<std::uint64_t>(words[2 * i + 1]) << 32;
+    out[i] = static_cast<double>(static_cast<std::int64_t>(bits >> 11)) * 0x1p-53;
+  }
+}
+
+/// Of pairs (u, v): (u, u) to `u`, and to `v` the angles v and v - 1/4, in turns.
+template <class Real>
+HP_VECTORIZED void to_pairs(Real* u, Real* v, std::size_t n) {
+  for (std::size_t i = 0; i < n; i += 2) {
+    v[i] = u[i + 1];
+    v[i + 1] = u[i + 1] - Real{0.25};
+    u[i + 1] = u[i];
+  }
+}
+
+template <class T, class Real>
+HP_VECTORIZED void spread(const Real* numbers, std::size_t n, T* out, std::int64_t step) {
+  if (step == 1) {
+    for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<T>(numbers[i]);
+  } else {
+    for (std::size_t i = 0; i < n; ++i) {
+      out[static_cast<std::int64_t>(i) * step] = static_cast<T>(numbers[i]);
     }
   }
 }
@@ -74,10 +66,10 @@ template <class Real>
 class Run {
  public:
   static constexpr std::uint64_t kWords = sizeof(Real) / 4;  // of an element
-  static constexpr std::int64_t kMost = 4096;                // elements of a run
+  static constexpr std::int64_t kMost = 8192;                // elements of a run
 
   Run(std::uint64_t key, const Distribution& draw) : key_(key), draw_(draw) {
-    words_.resize(static_cast<std::size_t>(kMost + 2) * kWords + 8 * kLanes);
+    words_.resize(static_cast<std::size_t>(kMost + 2) * kWords + 8 * kPhiloxLanes);
     numbers_.resize(static_cast<std::size_t>(kMost) + 2);
     second_.resize(numbers_.size());
   }
@@ -92,18 +84,19 @@ class Run {
       normal(first, n);
     } else {
       read(first, n);
-      for (std::size_t i = 0; i < n; ++i) numbers_[i] = uniform(i);
+      to_unit(words_.data() + start_, n, numbers_.data());
     }
     at::Tensor x = tensor(numbers_, n);
     switch (draw_.kind) {
       case Kind::uniform:
+        if (a == 0 && b == 1) break;
         for (std::size_t i = 0; i < n; ++i) {
           const Real out = a + (b - a) * numbers_[i];
           numbers_[i] = out < b || !(a < b) ? out : a;  // rounding may reach b, which is not in
         }
         break;
       case Kind::normal:
-        x.mul_(b).add_(a);
+        if (a != 0 || b != 1) x.mul_(b).add_(a);
         break;
       case Kind::log_normal:
         x.mul_(b).add_(a).exp_();
@@ -139,7 +132,7 @@ class Run {
     const std::uint64_t end = (first + n) * kWords;
     const std::uint64_t counter = begin / 4;
     const std::uint64_t blocks = (end + 3) / 4 - counter;
-    philox(counter, key_, (blocks + kLanes - 1) / kLanes * kLanes, words_.data());
+    philox(counter, key_, (blocks + kPhiloxLanes - 1) / kPhiloxLanes * kPhiloxLanes, words_.data());
     start_ = begin - 4 * counter;
   }
 
@@ -165,24 +158,14 @@ class Run {
     return w[0] | static_cast<std::uint64_t>(w[1]) << 32;
   }
 
-  /// [0, 1), all multiples of 2^-24 or 2^-53 alike.
-  Real uniform(std::size_t i) const {
-    if constexpr (kWords == 2) return static_cast<Real>(bits(i) >> 11) * 0x1p-53;
-    return static_cast<Real>(bits(i) >> 8) * 0x1p-24F;
-  }
-
   // Elements 2 j and 2 j + 1 are the two numbers of a pair (Box and Muller): one radius, and angles
   // a quarter apart.
   void normal(std::uint64_t first, std::size_t n) {
     const std::size_t skip = first % 2;
     const std::size_t all = (n + skip + 1) / 2 * 2;
     read(first - skip, all);
-    for (std::size_t i = 0; i < all; i += 2) {
-      const Real angle = uniform(i + 1);
-      numbers_[i] = numbers_[i + 1] = uniform(i);
-      second_[i] = angle;
-      second_[i + 1] = angle - Real{0.25};
-    }
+    to_unit(words_.data() + start_, all, numbers_.data());
+    to_pairs(numbers_.data(), second_.data(), all);
     at::Tensor radius = tensor(numbers_, all);
     at::Tensor angle = tensor(second_, all);
     radius.neg_().log1p_().mul_(-2).sqrt_().mul_(angle.mul_(2 * std::numbers::pi).cos_());
@@ -202,50 +185,67 @@ class Run {
   std::vector<Real> second_;
 };
 
-/// The places of a part: global indices along each dim, and by how much a step there moves.
+/// Where the elements of a part stand in the global order.
 struct Places {
-  std::vector<std::vector<std::int64_t>> offsets;  // by dim, for each local index
+  std::vector<std::vector<std::int64_t>> offsets;  // of the dims but the last, by local index
+  std::vector<Interval> runs;  // of the last dim: elements that follow each other
 };
 
-Places grid_of(const Shape& sizes, const Region& region, c10::IntArrayRef strides) {
-  Places out;
-  std::vector<std::int64_t> steps(strides.begin(), strides.end());
-  if (steps.empty()) {
-    steps.resize(sizes.size());
-    std::int64_t next = 1;
-    for (std::size_t d = sizes.size(); d-- > 0;) {
-      steps[d] = next;
-      next *= sizes[d];
-    }
+std::vector<std::int64_t> steps_of(const Shape& sizes, c10::IntArrayRef strides) {
+  std::vector<std::int64_t> out(strides.begin(), strides.end());
+  if (!out.empty()) return out;
+  out.resize(sizes.size());
+  std::int64_t next = 1;
+  for (std::size_t d = sizes.size(); d-- > 0;) {
+    out[d] = next;
+    next *= sizes[d];
   }
-  for (std::size_t d = 0; d < sizes.size(); ++d) {
+  return out;
+}
+
+Places places_of(const Shape& sizes, const Region& region, c10::IntArrayRef strides) {
+  Places out;
+  if (sizes.empty()) {
+    out.runs.push_back({0, 1});
+    return out;
+  }
+  const std::vector<std::int64_t> steps = steps_of(sizes, strides);
+  for (std::size_t d = 0; d + 1 < sizes.size(); ++d) {
     std::vector<std::int64_t> offsets;
     for (const Interval& i : region[d]) {
       for (std::int64_t k = i.begin; k < i.end; ++k) offsets.push_back(k * steps[d]);
     }
     out.offsets.push_back(std::move(offsets));
   }
+  for (const Interval& i : region.back()) {
+    if (steps.back() == 1) {
+      if (i.size() > 0) out.runs.push_back(i);
+      continue;
+    }
+    for (std::int64_t k = i.begin; k < i.end; ++k) {
+      out.runs.push_back({k * steps.back(), k * steps.back() + 1});
+    }
+  }
   return out;
 }
 
-/// The end of the run of elements that follow each other in the global order, from `k` on.
-std::int64_t run_end(const std::vector<std::int64_t>& offsets, std::int64_t k, std::int64_t most) {
-  const auto size = static_cast<std::int64_t>(offsets.size());
-  const std::int64_t limit = std::min(size, k + most);
-  std::int64_t end = k + 1;
-  while (end < limit &&
-         offsets[static_cast<std::size_t>(end)] == offsets[static_cast<std::size_t>(end - 1)] + 1) {
-    ++end;
+template <class T, class Real>
+void draw_run(Run<Real>& run, const Distribution& draw, std::uint64_t first, std::int64_t count,
+              T* to, std::int64_t step) {
+  const auto n = static_cast<std::size_t>(count);
+  if (draw.kind != Distribution::Kind::integer) {
+    return spread(run.real(first, count).data(), n, to, step);
   }
-  return end;
+  run.read(first, n);
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i * step] = static_cast<T>(run.integer(static_cast<std::size_t>(i)));
+  }
 }
 
 template <class T, class Real>
 void fill_type(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Places& places) {
   const std::int64_t ndim = out.dim();
-  const std::vector<std::int64_t> alone = {0};
-  const std::vector<std::int64_t>& last = ndim == 0 ? alone : places.offsets.back();
-  const auto length = static_cast<std::int64_t>(last.size());
+  const std::int64_t length = ndim == 0 ? 1 : out.size(-1);
   const std::int64_t step = ndim == 0 ? 1 : out.stride(-1);
   const std::int64_t rows = out.numel() / length;
   T* const data = out.mutable_data_ptr<T>();
@@ -263,59 +263,50 @@ void fill_type(at::Tensor& out, std::uint64_t key, const Distribution& draw, con
         at += k * out.stride(d);
         place += places.offsets[static_cast<std::size_t>(d)][static_cast<std::size_t>(k)];
       }
-      for (std::int64_t k = 0; k < length;) {
-        const std::int64_t stop = run_end(last, k, Run<Real>::kMost);
-        const auto first = static_cast<std::uint64_t>(place + last[static_cast<std::size_t>(k)]);
-        const auto n = static_cast<std::size_t>(stop - k);
-        T* const to = data + at + k * step;
-        if (draw.kind == Distribution::Kind::integer) {
-          run.read(first, n);
-          for (std::size_t i = 0; i < n; ++i) {
-            to[static_cast<std::int64_t>(i) * step] = static_cast<T>(run.integer(i));
-          }
-        } else {
-          const std::vector<Real>& numbers = run.real(first, stop - k);
-          for (std::size_t i = 0; i < n; ++i) {
-            to[static_cast<std::int64_t>(i) * step] = static_cast<T>(numbers[i]);
-          }
+      T* to = data + at;
+      for (const Interval& i : places.runs) {
+        for (std::int64_t k = i.begin; k < i.end; k += Run<Real>::kMost) {
+          const std::int64_t n = std::min(i.end - k, Run<Real>::kMost);
+          draw_run(run, draw, static_cast<std::uint64_t>(place + k), n, to, step);
+          to += n * step;
         }
-        k = stop;
       }
     }
   });
 }
 
-bool fill_on_cpu(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Places& grid) {
+bool fill_on_cpu(at::Tensor& out, std::uint64_t key, const Distribution& draw,
+                 const Places& places) {
   switch (out.scalar_type()) {
     case at::kDouble:
-      fill_type<double, double>(out, key, draw, grid);
+      fill_type<double, double>(out, key, draw, places);
       return true;
     case at::kFloat:
-      fill_type<float, float>(out, key, draw, grid);
+      fill_type<float, float>(out, key, draw, places);
       return true;
     case at::kBFloat16:
-      fill_type<at::BFloat16, float>(out, key, draw, grid);
+      fill_type<at::BFloat16, float>(out, key, draw, places);
       return true;
     case at::kHalf:
-      fill_type<at::Half, float>(out, key, draw, grid);
+      fill_type<at::Half, float>(out, key, draw, places);
       return true;
     case at::kLong:
-      fill_type<std::int64_t, double>(out, key, draw, grid);
+      fill_type<std::int64_t, double>(out, key, draw, places);
       return true;
     case at::kInt:
-      fill_type<std::int32_t, float>(out, key, draw, grid);
+      fill_type<std::int32_t, float>(out, key, draw, places);
       return true;
     case at::kShort:
-      fill_type<std::int16_t, float>(out, key, draw, grid);
+      fill_type<std::int16_t, float>(out, key, draw, places);
       return true;
     case at::kChar:
-      fill_type<std::int8_t, float>(out, key, draw, grid);
+      fill_type<std::int8_t, float>(out, key, draw, places);
       return true;
     case at::kByte:
-      fill_type<std::uint8_t, float>(out, key, draw, grid);
+      fill_type<std::uint8_t, float>(out, key, draw, places);
       return true;
     case at::kBool:
-      fill_type<bool, float>(out, key, draw, grid);
+      fill_type<bool, float>(out, key, draw, places);
       return true;
     default:
       return false;
@@ -323,11 +314,6 @@ bool fill_on_cpu(at::Tensor& out, std::uint64_t key, const Distribution& draw, c
 }
 
 // ---- By ops of ATen ------------------------------------------------------------------------
-
-constexpr std::int64_t kLow = 0xFFFFFFFF;
-
-// Products of 32-bit numbers wrap around in i64, and their bits are right all the same.
-at::Tensor high(const at::Tensor& product) { return product.bitwise_right_shift(32) & kLow; }
 
 bool is_wide(at::ScalarType type) { return c10::elementSize(type) == 8; }
 
@@ -378,38 +364,22 @@ at::Tensor drawn_by_ops(const at::Tensor& index, std::uint64_t key, const Distri
   return (u * static_cast<double>(d.count)).floor().to(at::kLong) + d.low;
 }
 
-at::Tensor index_tensor(const Places& grid, at::Device device) {
+at::Tensor index_tensor(const Places& places, at::Device device) {
+  std::vector<std::vector<std::int64_t>> offsets = places.offsets;
+  offsets.emplace_back();
+  for (const Interval& i : places.runs) {
+    for (std::int64_t k = i.begin; k < i.end; ++k) offsets.back().push_back(k);
+  }
   at::Tensor out = at::zeros({}, at::TensorOptions(at::kLong).device(device));
-  for (const auto& offsets : grid.offsets) {
-    const at::Tensor row = at::empty({static_cast<std::int64_t>(offsets.size())}, at::kLong);
-    std::copy(offsets.begin(), offsets.end(), row.mutable_data_ptr<std::int64_t>());
+  for (const auto& each : offsets) {
+    const at::Tensor row = at::empty({static_cast<std::int64_t>(each.size())}, at::kLong);
+    std::copy(each.begin(), each.end(), row.mutable_data_ptr<std::int64_t>());
     out = out.unsqueeze(-1) + row.to(device);
   }
   return out;
 }
 
 }  // namespace
-
-at::Tensor philox_words(const at::Tensor& places, std::uint64_t key) {
-  at::Tensor c0 = places.bitwise_right_shift(2) & kLow;
-  at::Tensor c1 = places.bitwise_right_shift(34) & kLow;
-  at::Tensor c2 = at::zeros_like(c0);
-  at::Tensor c3 = c2;
-  auto k0 = static_cast<std::uint32_t>(key);
-  auto k1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < kRounds; ++round) {
-    const at::Tensor p0 = c0 * static_cast<std::int64_t>(kMultiplier0);
-    const at::Tensor p1 = c2 * static_cast<std::int64_t>(kMultiplier1);
-    c0 = high(p1).bitwise_xor(c1).bitwise_xor(static_cast<std::int64_t>(k0));
-    c2 = high(p0).bitwise_xor(c3).bitwise_xor(static_cast<std::int64_t>(k1));
-    c1 = p1 & kLow;
-    c3 = p0 & kLow;
-    k0 += kWeyl0;
-    k1 += kWeyl1;
-  }
-  const at::Tensor lane = places & 3;
-  return at::where(lane.lt(2), at::where(lane.eq(0), c0, c1), at::where(lane.eq(2), c2, c3));
-}
 
 void fill_by_index(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Shape& sizes,
                    const Region& region, c10::IntArrayRef strides) {
@@ -427,9 +397,10 @@ void fill_by_index(at::Tensor& out, std::uint64_t key, const Distribution& draw,
     if (draw.kind == Distribution::Kind::normal) half.b /= std::numbers::sqrt2;
     return fill_by_index(real, key, half, more, parts, steps);
   }
-  const Places grid = grid_of(sizes, region, strides);
-  if (out.device().is_cpu() && fill_on_cpu(out, key, draw, grid)) return;
-  out.copy_(drawn_by_ops(index_tensor(grid, out.device()), key, draw, is_wide(out.scalar_type())));
+  const Places places = places_of(sizes, region, strides);
+  if (out.device().is_cpu() && fill_on_cpu(out, key, draw, places)) return;
+  out.copy_(
+      drawn_by_ops(index_tensor(places, out.device()), key, draw, is_wide(out.scalar_type())));
 }
 
 }  // namespace hyper_parallel::torch_layer

@@ -10,10 +10,9 @@
 /// key and of i alone, so they are the same on one rank and under every layout and world size. A
 /// rank computes those of its own part, and nothing moves.
 ///
-/// Source: Philox4x32-10, a counter-based generator (Salmon et al., "Parallel random numbers: as
-/// easy as 1, 2, 3", SC 2011). Element i of the row-major order reads the words
-/// [i * w, (i + 1) * w) of the stream of `key`, where word j is lane j % 4 of counter j / 4 and w
-/// is 1 for results of up to 4 bytes and 2 for f64 and i64.
+/// Element i of the row-major order reads the words
+/// [i * w, (i + 1) * w) of the stream of `key` (philox.h), where word j is lane j % 4 of counter j
+/// / 4 and w is 1 for results of up to 4 bytes and 2 for f64 and i64.
 namespace hyper_parallel::torch_layer {
 
 /// What is drawn, and its parameters.
@@ -43,9 +42,5 @@ struct Distribution {
 /// tensor with these strides, as one device fills it. Empty: row-major.
 void fill_by_index(at::Tensor& out, std::uint64_t key, const Distribution& draw, const Shape& sizes,
                    const Region& region, c10::IntArrayRef strides = {});
-
-/// The same words as above by ops of ATen, for devices without a kernel here; `places` are indices
-/// of words, i64. Returns i64 in [0, 2^32).
-at::Tensor philox_words(const at::Tensor& places, std::uint64_t key);
 
 }  // namespace hyper_parallel::torch_layer

@@ -9,6 +9,7 @@
 
 #include "hyper_parallel/core/region.h"
 #include "hyper_parallel/core/text.h"
+#include "hyper_parallel/torch/random/philox.h"
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -42,6 +43,17 @@ TEST_CASE("words are those of Philox4x32-10") {
   const at::Tensor words = philox_words(at::arange(4, at::kLong), 0);
   const std::int64_t known[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
   for (int i = 0; i < 4; ++i) CHECK(words[i].item<std::int64_t>() == known[i]);
+  // The kernel gives the words of the ops, also where the counter carries into its upper half.
+  for (const std::uint64_t counter : {std::uint64_t{0}, (std::uint64_t{1} << 32) - 3}) {
+    std::vector<std::uint32_t> out(4 * 2 * kPhiloxLanes);
+    philox(counter, kKey, 2 * kPhiloxLanes, out.data());
+    const auto first = static_cast<std::int64_t>(4 * counter);
+    const at::Tensor want = philox_words(
+        at::arange(first, first + static_cast<std::int64_t>(out.size()), at::kLong), kKey);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      CHECK(want[static_cast<std::int64_t>(i)].item<std::int64_t>() == out[i]);
+    }
+  }
 }
 
 TEST_CASE("a part holds the numbers of the whole") {
