@@ -30,6 +30,15 @@ def local_for_use(tensor: torch.Tensor) -> torch.Tensor:
 def has_down_node(tensor: torch.Tensor) -> bool:
     """True if the graph of the tensor is that of its local tensor."""
 
+def layout_of_node(node: Any) -> Layout_ | None:
+    """The layout of the DTensor whose ``grad_fn`` this is; None for another node."""
+
+def sizes_of_node(node: Any) -> list[int]:
+    """The sizes of the DTensor whose ``grad_fn`` this is."""
+
+def gradient_node(tensor: torch.Tensor) -> Any:
+    """The node that gets the gradient: ``grad_fn``, or what adds to ``grad`` of a leaf."""
+
 def to_local(tensor: torch.Tensor, grad_layout: Layout_ | None = None) -> torch.Tensor:
     """This rank's part, as a plain tensor in the graph.
 

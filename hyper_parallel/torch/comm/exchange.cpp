@@ -5,22 +5,23 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "hyper_parallel/torch/base/cause.h"
+#include "hyper_parallel/torch/base/graph_node.h"
 
 namespace hyper_parallel::torch_layer {
 
-struct ExchangeBackward final : torch::autograd::Node {
+struct ExchangeBackward final : GraphNode {
   ExchangePtr transposed;
   std::optional<at::ScalarType> dtype;
   std::string op;  // the cause of the forward run
   std::string reason;
 
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
+  variable_list backward(variable_list&& grads) override {
     // A rank whose gradient is undefined must not skip the collective that others wait in.
     at::Tensor grad = grads[0].defined() ? std::move(grads[0]) : input_metadata(0).zeros_like();
     const at::ScalarType own = grad.scalar_type();
     std::optional<CauseGuard> guard;
     if (!op.empty() || !reason.empty()) guard.emplace(op, reason);
-    torch::autograd::variable_list out(num_outputs());
+    variable_list out(num_outputs());
     if (dtype && *dtype != own) {
       out[0] = run(transposed, grad.to(*dtype), {.backward_dtype = own}).to(own);
     } else {

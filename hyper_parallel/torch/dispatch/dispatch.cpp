@@ -1,6 +1,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -10,6 +11,11 @@
 #include "hyper_parallel/torch/dispatch/mixed.h"
 #include "hyper_parallel/torch/ranks/rank_state.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
+
+// From ATen/functorch/DynamicLayer.h, which cannot be included: it needs headers that torch lacks.
+namespace at::functorch {
+TORCH_API Tensor unwrapIfDead(const Tensor& tensor);
+}
 
 namespace hyper_parallel::torch_layer {
 namespace {
@@ -71,10 +77,38 @@ void check_no_transform(const Frame& f) {
                 "are arguments of its function"));
 }
 
+bool is_transformed(const c10::IValue& v) {
+  return v.isTensor() && v.toTensor().key_set().has(c10::DispatchKey::FuncTorchGradWrapper);
+}
+
+// What a transform of torch.func saved may be used after its end (`vjp` gives a function): then it
+// stands for the DTensor that it holds, and is no plain tensor.
+void take_out_of_ended_transforms(Frame& f) {
+  bool any = false;
+  for (std::size_t i = 0; i < f.count() && !any; ++i) {
+    const c10::IValue& v = f.argument(i);
+    if (f.info.arguments[i].tensor) {
+      any = is_transformed(v);
+    } else if (f.info.arguments[i].list && !v.isNone()) {
+      const auto items = v.toListRef();
+      any = std::any_of(items.begin(), items.end(), &is_transformed);
+    }
+  }
+  if (!any) return;
+  replace_tensors(f, [](at::Tensor t, const OpInfo::Argument&) {
+    while (true) {
+      at::Tensor inside = at::functorch::unwrapIfDead(t);
+      if (inside.is_same(t)) return t;
+      t = std::move(inside);
+    }
+  });
+}
+
 void route(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpInfo& info = op_info(op);
   Frame frame(op, info, stack);
   check_no_transform(frame);
+  take_out_of_ended_transforms(frame);
   if (settings().skip) return run_on_locals(frame);
   switch (info.kind) {
     case OpInfo::Kind::special:

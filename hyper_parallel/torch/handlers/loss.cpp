@@ -17,6 +17,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "hyper_parallel/core/error.h"
 #include "hyper_parallel/torch/comm/collective_ops.h"
 #include "hyper_parallel/torch/handlers/internal.h"
 #include "hyper_parallel/torch/tensor/bridge.h"
@@ -140,7 +141,12 @@ struct TokenLoss : torch::autograd::Function<TokenLoss> {
     return loss;
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    return at_border([&] { return gradients(ctx, grads); });
+  }
+
+ private:
+  static variable_list gradients(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &logits = saved[0], &position = saved[1], &mine = saved[2], &pick = saved[3],
                      &spread = saved[4], &used = saved[5], &smooth = saved[6], &log_sum = saved[7];
@@ -171,7 +177,6 @@ struct TokenLoss : torch::autograd::Function<TokenLoss> {
     return result;
   }
 
- private:
   // Meshes are interned and immortal: their addresses are kept as integers.
   static std::pair<const Mesh*, std::vector<int>> group(std::int64_t mesh,
                                                         const std::vector<std::int64_t>& axes) {

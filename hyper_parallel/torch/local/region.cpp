@@ -11,6 +11,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "hyper_parallel/torch/base/graph_node.h"
+
 namespace hyper_parallel::torch_layer {
 namespace {
 
@@ -45,9 +47,9 @@ bool needs_graph(const at::Tensor& t) {
   return t.defined() && t.requires_grad() && at::GradMode::is_enabled();
 }
 
-struct EnterNode final : Node {
+struct EnterNode final : GraphNode {
   explicit EnterNode(const Mesh* mesh) : mesh(mesh) {}
-  variable_list apply(variable_list&& grads) override {
+  variable_list backward(variable_list&& grads) override {
     end(mesh);
     variable_list out = std::move(grads);
     for (std::size_t i = 0; i < out.size(); ++i) {
@@ -59,14 +61,14 @@ struct EnterNode final : Node {
   const Mesh* mesh;
 };
 
-struct AnchorNode final : Node {
-  variable_list apply(variable_list&&) override { return variable_list(num_outputs()); }
+struct AnchorNode final : GraphNode {
+  variable_list backward(variable_list&&) override { return variable_list(num_outputs()); }
   std::string name() const override { return "LocalCodeAnchor"; }
 };
 
-struct LeaveNode final : Node {
+struct LeaveNode final : GraphNode {
   explicit LeaveNode(const Mesh* mesh) : mesh(mesh) {}
-  variable_list apply(variable_list&& grads) override {
+  variable_list backward(variable_list&& grads) override {
     begin(mesh);
     variable_list out = std::move(grads);
     out.resize(num_outputs());

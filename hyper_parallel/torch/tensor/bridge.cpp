@@ -8,8 +8,10 @@
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
 #include "hyper_parallel/plan/redistribute.h"
+#include "hyper_parallel/torch/base/graph_node.h"
 #include "hyper_parallel/torch/comm/redistribute.h"
 #include "hyper_parallel/torch/tensor/border.h"
+#include "hyper_parallel/torch/tensor/down_node.h"
 #include "hyper_parallel/torch/tensor/grad_finish.h"
 
 namespace hyper_parallel::torch_layer {
@@ -28,14 +30,14 @@ at::Tensor lock(const DTensorImpl::WeakImpl& weak) {
 }
 
 /// Wrapper gradient -> local cotangent.
-struct DownNode final : Node {
+struct DownNode final : GraphNode {
   DownNode(const Layout* layout, const at::Tensor& local)
       : layout(layout), local(local.getIntrusivePtr()) {}
 
-  variable_list apply(variable_list&& grads) override {
+  variable_list backward(variable_list&& grads) override {
     const at::Tensor& g = grads[0];
     if (!g.defined()) return {at::Tensor()};
-    at_border([&] { check_fresh(); });
+    check_fresh();
     const auto sizes = C10_AS_INTARRAYREF_SLOW(input_metadata(0).shape_as_dim_vector());
     return {local_cotangent(g, layout, sizes)};
   }
@@ -61,11 +63,11 @@ struct DownNode final : Node {
 };
 
 /// Local cotangent -> wrapper gradient.
-struct UpNode final : Node {
+struct UpNode final : GraphNode {
   UpNode(const Layout* layout, Shape sizes, DTensorImpl::WeakImpl leaf)
       : layout(layout), sizes(std::move(sizes)), leaf(std::move(leaf)) {}
 
-  variable_list apply(variable_list&& grads) override {
+  variable_list backward(variable_list&& grads) override {
     if (!grads[0].defined()) return {at::Tensor()};
     // Parts of DTensors are dense, also those of the gradient that a sparse embedding gives.
     const bool dense = grads[0].layout() == at::kStrided;
@@ -96,6 +98,13 @@ void attach_down(const at::Tensor& t, const at::Tensor& local) {
 bool needs_graph(const at::Tensor& t) { return at::GradMode::is_enabled() && t.requires_grad(); }
 
 }  // namespace
+
+const std::type_info& down_node_type() { return typeid(DownNode); }
+
+const Layout* layout_of_down_node(const Node& node) {
+  const auto* down = dynamic_cast<const DownNode*>(&node);
+  return down == nullptr ? nullptr : down->layout;
+}
 
 bool has_own_graph(const at::Tensor& t) {
   auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl_of(t)->autograd_meta());

@@ -1,8 +1,11 @@
 #include "hyper_parallel/torch/tensor/dtensor.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "hyper_parallel/core/error.h"
 #include "hyper_parallel/core/text.h"
@@ -12,6 +15,19 @@ namespace hyper_parallel::torch_layer {
 namespace {
 
 PythonHook python_hook = nullptr;
+
+/// A wrapper made while this lives is an inference tensor where its local is one: a view that
+/// inference mode makes of another tensor is none.
+class InferenceOf {
+ public:
+  explicit InferenceOf(const at::Tensor& local) {
+    if (local.is_inference() != c10::InferenceMode::is_enabled())
+      guard_.emplace(!c10::InferenceMode::is_enabled());
+  }
+
+ private:
+  std::optional<c10::InferenceMode> guard_;
+};
 
 }  // namespace
 
@@ -81,6 +97,7 @@ bool DTensorImpl::is_down_node(const Node* node) const {
 
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::copy(Version&& version, bool allow_change) const {
+  const InferenceOf mode(local_);
   auto out = c10::make_intrusive<DTensorImpl>(local_.detach(), layout_, sizes());
   out->set_version_counter(std::forward<Version>(version));
   out->set_allow_tensor_metadata_change(allow_change);
@@ -115,6 +132,7 @@ void DTensorImpl::release_resources() {
 }
 
 at::Tensor make_wrapper(at::Tensor local, const Layout* layout, c10::IntArrayRef sizes) {
+  const InferenceOf mode(local);
   return at::detail::make_tensor<DTensorImpl>(std::move(local), layout, sizes);
 }
 

@@ -67,7 +67,8 @@ std::shared_ptr<Pass> this_pass() {
     }
     passes.all.push_back(pass);
   }
-  torch::autograd::Engine::get_default_engine().queue_callback([pass] { finish(*pass); });
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [pass] { at_border([&] { finish(*pass); }); });
   return pass;
 }
 
@@ -107,7 +108,9 @@ struct ReadyHook final : torch::autograd::FunctionPostHook {
     // The node of this hook owns the leaf.
     if (auto strong = leaf.lock(); strong.defined()) {
       const at::Tensor t(std::move(strong));
-      if (const auto finisher = impl_of(t)->grad_finisher()) finisher->ready(t);
+      if (const auto finisher = impl_of(t)->grad_finisher()) {
+        at_border([&] { finisher->ready(t); });
+      }
     }
     return outputs;
   }

@@ -200,10 +200,15 @@ class DTensor(torch.Tensor):
     def grad(self) -> None:
         self.grad = None
 
-    def backward(self, *args: Any, **options: Any) -> None:  # type: ignore[override]
-        """Compute gradients, as of a plain tensor; an error of one process is named on all."""
+    def backward(self, gradient: torch.Tensor | None = None, *args: Any, **options: Any) -> None:  # type: ignore[override]
+        """Compute gradients, as of a plain tensor; an error of one process is named on all.
+
+        A plain ``gradient`` is the whole one, the same on every rank: that of a loss is 1 however
+        many ranks hold copies of it. One that is 1 by their number is warned of.
+        """
+        intermediates.warn_of_share(self, gradient)
         with naming_failures("backward"):
-            super().backward(*args, **options)
+            super().backward(gradient, *args, **options)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this tensor, which an op made, in ``grad``."""
@@ -227,7 +232,7 @@ class DTensor(torch.Tensor):
         """
         if _torch.has_down_node(self):
             return intermediates.register_local_hook(self, hook)
-        return super().register_hook(hook)
+        return super().register_hook(intermediates.giving_dual(self, hook))
 
     # ---- As a Python value -----------------------------------------------------------------
 

@@ -7,6 +7,7 @@ namespace hyper_parallel::python {
 // One function a topic; module.cpp is the list of calls.
 void init_ranks(pybind11::module_& m);
 void init_dtensor(pybind11::module_& m);
+void init_graph(pybind11::module_& m);
 void init_values(pybind11::module_& m);
 void init_dispatch(pybind11::module_& m);
 void init_verify(pybind11::module_& m);

@@ -49,6 +49,7 @@ PYBIND11_MODULE(_torch, m) {
   hyper_parallel::torch_layer::check_dispatch_key();
   init_ranks(m);
   init_dtensor(m);
+  init_graph(m);
   init_values(m);
   init_dispatch(m);
   init_verify(m);
